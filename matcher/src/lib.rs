@@ -1,1 +1,39 @@
-//! placeholder
+//! Who gets the job, and at what price: the rules of the market as machines without I/O.
+//!
+//! A [`Trader`] holds both roles of a node, renter and provider, and its books. Everything that happens to the node
+//! comes in as an [`Event`]; everything it does goes out as an [`Output`]. Clock, randomness, disk and network are
+//! inputs, durability is an output, so the simulator, the tests and the node drive the very same rules.
+//!
+//! ```text
+//!                  Event, Now                      Vec<Output>
+//!  network ──────────────┐   ┌──────────┐   ┌───── Send, Offer
+//!  executor ─────────────┼──>│  Trader  │──>┼───── Run, Stop, OpenLease, CloseLease
+//!  journal (Persisted) ──┤   │          │   ├───── Persist (a send that depends on it follows Persisted)
+//!  API, clock (Wake) ────┘   └──────────┘   └───── Collect, Notify, Blame
+//!                              renter, provider, books
+//! ```
+//!
+//! State that must survive is a fold of [`Record`]s: [`Trader::apply`] replays them after a restart, then
+//! [`Event::Recovered`] sets the machine going again.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::float_arithmetic
+    )
+)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
+
+mod event;
+mod record;
+mod channel;
+
+pub use channel::{Channel, Heard};
+pub use event::{
+    AuctionReport, Event, JobState, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState, Token,
+};
+pub use record::{OnceKey, Record, Verdict};
