@@ -4,6 +4,7 @@
 //! missing unit; a refusal names the value, the place in it and what to write instead.
 
 mod duration;
+mod nearest;
 mod power;
 mod price;
 mod quantity;
@@ -13,6 +14,7 @@ mod time;
 
 use std::fmt;
 
+pub(crate) use nearest::nearest;
 pub use range::{Count, Range, RangeItem};
 pub(crate) use scan::Scan;
 
