@@ -103,6 +103,8 @@ pub enum Record {
     Settled {
         /// Which.
         attempt: AttemptId,
+        /// Run time that was billed.
+        run: Millis,
         /// The running total that covers it.
         voucher: Option<Signed<Voucher>>,
     },

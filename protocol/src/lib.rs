@@ -91,7 +91,7 @@ pub use money::{Balance, Credits, Rate};
 pub use units::{Bytes, MilliCpu, Millis, Ppm, Timestamp};
 pub use voucher::{Billed, Discharge, Voucher, billed_hash, extend_billed};
 pub use wire::{
-    Answer, Ask, BlobAnswer, BlobRequest, Control, LeaseFrame, LogFrame, LogOffset, MAX_GOSSIP, MAX_LOG_CHUNK,
+    Answer, Ask, BlobAnswer, BlobRequest, Control, LeaseFrame, LogFrame, LogOffsets, LogOpen, MAX_GOSSIP, MAX_LOG_CHUNK,
     MAX_MESSAGE, Message, RunState, SmallFile, VERSION, job_topic, offer_topic, protocol_name,
 };
 pub use work::{InputBlob, MAX_WORK, Work, WorkLimits};

@@ -99,11 +99,8 @@ pub struct LeaseFrame {
 pub enum Control {
     /// Both: nothing but the acknowledgement; still alive.
     Heartbeat,
-    /// Both, after a break: this is where I stand. Log offsets are the renter's.
-    Resume {
-        /// Bytes of logs the renter holds, per attempt.
-        offsets: List<LogOffset, 256>,
-    },
+    /// Both, after a break: I am here again. The other side repeats what is durable and unanswered.
+    Resume,
     /// Provider: the signed acceptance.
     Accepted(Signed<Accepted>),
     /// Renter: run this.
@@ -119,10 +116,12 @@ pub enum Control {
     },
     /// Provider: a signed result, repeated until acknowledged.
     Result(Signed<TaskResult>),
-    /// Renter: the outputs are held and the result counts; the voucher covers it.
+    /// Renter: the result counts (done, or failed on the renter's account); the voucher covers it.
     Done {
         /// Which.
         attempt: AttemptId,
+        /// Run time that is billed: what the result says, or less where the renter capped it.
+        run: Millis,
         /// What is owed now.
         voucher: Signed<Voucher>,
     },
@@ -174,11 +173,19 @@ pub enum RunState {
     Running,
 }
 
-/// Bytes of an attempt's logs that the renter holds.
+/// First bytes on a log stream, from provider to renter; one stream an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogOffset {
+pub struct LogOpen {
     /// Which attempt.
     pub attempt: AttemptId,
+    /// Whether the renter is to answer with the [`LogOffsets`] it holds. The first stream of an attempt starts at zero
+    /// at once, without a round trip.
+    pub resumes: bool,
+}
+
+/// Bytes of an attempt's logs that the renter holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogOffsets {
     /// Of standard output.
     pub stdout: u64,
     /// Of standard error.
@@ -188,8 +195,6 @@ pub struct LogOffset {
 /// A frame of a log stream, from provider to renter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogFrame {
-    /// Which attempt.
-    pub attempt: AttemptId,
     /// 1 for standard output, 2 for standard error.
     pub stream: u8,
     /// Offset of the first byte.
