@@ -49,7 +49,7 @@ mod money;
 mod units;
 
 mod gpu;
-// mod job_file;
+pub mod job_file;
 mod spec;
 mod terms;
 
@@ -85,10 +85,13 @@ pub use spec::{
 };
 pub use telemetry::{Checkpoint, GpuSample, MAX_SAMPLES, Sample, first_link};
 pub use terms::{Isolation, Local, Mode, Pay, Requirement, Runtime, Terms, Tier, UnknownWord, Verify};
-pub use grammar::GrammarError;
-pub use gpu::{GpuIdentity, GpuRequest};
-pub use money::{Balance, Credits, Rate};
-pub use units::{Bytes, MilliCpu, Millis, Ppm, Timestamp};
+pub use grammar::{Count, GrammarError, Range, RangeItem};
+pub use gpu::{
+    GpuFamily, GpuForm, GpuIdentity, GpuMismatch, GpuRequest, MAX_GPU_FAMILIES, MAX_GPUS, MemoryClass, MigProfile, Vendor,
+};
+pub use job_file::JobFile;
+pub use money::{Balance, Credits, PowerPrice, Rate, charge};
+pub use units::{BitsPerSecond, Bytes, Celsius, MilliCpu, MilliWatts, Millis, Ppm, Timestamp};
 pub use voucher::{Billed, Discharge, Voucher, billed_hash, extend_billed};
 pub use wire::{
     Answer, Ask, BlobAnswer, BlobRequest, Control, LeaseFrame, LogFrame, LogOffsets, LogOpen, MAX_GOSSIP, MAX_LOG_CHUNK,
