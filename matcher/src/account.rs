@@ -88,6 +88,21 @@ impl LeaseAccount {
         Ok(())
     }
 
+    /// Bills an attempt if `voucher` then covers exactly what is billed here.
+    ///
+    /// # Errors
+    /// Nothing is changed by a refusal.
+    pub fn bill_by(&mut self, item: Billed, voucher: &Voucher) -> Result<(), AccountError> {
+        let (run, total, chain) = (self.run, self.total, self.chain);
+        self.bill(item)?;
+        let checked = self.check(voucher);
+        if checked.is_err() {
+            self.billed.pop();
+            (self.run, self.total, self.chain) = (run, total, chain);
+        }
+        checked
+    }
+
     /// The voucher over everything billed so far. Its number is the number of billed attempts.
     #[must_use]
     pub fn voucher(&self, lease: LeaseId, renter: NodeId, provider: NodeId, at: Timestamp) -> Voucher {

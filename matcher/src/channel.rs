@@ -2,7 +2,8 @@
 //!
 //! A transport may lose, repeat or reorder frames and may break; this makes of it an ordered stream of messages. It
 //! knows nothing of leases but the id. A restart of either side is a new boot with numbers from 1, and what must
-//! survive a restart is repeated by its owner from durable state.
+//! survive a restart is repeated by its owner from durable state. When the peer restarts, this side's numbers begin anew
+//! too, for the peer has forgotten how many it heard; what was kept for its old run is dropped and repeated likewise.
 
 use std::collections::VecDeque;
 
@@ -42,7 +43,8 @@ pub enum Heard {
     Alive(Control),
     /// A message heard before, or one ahead of its turn: it will be repeated. Acknowledge.
     Again,
-    /// The peer started anew: repeat what is durable. The message is the first of its new boot.
+    /// The peer started anew: nothing is kept for it any more, so repeat what is durable. The message is the first of
+    /// its new boot.
     Restarted(Control),
 }
 
@@ -101,12 +103,21 @@ impl Channel {
         }
         let restarted = frame.boot > self.peer_boot;
         let first_contact = self.peer_boot == 0;
+        if frame.number != 0 && frame.peer_boot != 0 && frame.peer_boot != self.boot {
+            return Heard::Again; // numbered for a run of this side that is over; the peer will begin anew
+        }
         if restarted {
             if frame.number > 1 {
                 return Heard::Again; // an earlier one of the new boot is still under way
             }
             self.peer_boot = frame.boot;
             self.next_in = 1;
+            if !first_contact {
+                self.kept.clear();
+                self.next_out = 1;
+                self.resend_at = None;
+                self.resend_wait = RESEND_FIRST;
+            }
         }
         if frame.peer_boot == self.boot {
             self.acknowledge(frame.ack, now);
@@ -214,6 +225,25 @@ mod tests {
         stale.peer_boot = 10;
         a2.handle(stale, T);
         assert!(!a2.is_settled());
+    }
+
+    #[test]
+    fn after_a_restart_of_one_side_both_directions_work_again() {
+        let (mut a, mut b) = pair();
+        for n in 1..=3 {
+            assert_eq!(b.handle(a.send(cancel(n), T).unwrap(), T), Heard::New(cancel(n)));
+            assert_eq!(a.handle(b.send(cancel(n), T).unwrap(), T), Heard::New(cancel(n)));
+        }
+        let under_way = b.send(cancel(4), T).unwrap();
+        let mut a2 = Channel::new(LeaseId([1; 16]), 11);
+        // What was numbered for the run before is not mixed up with the new numbers.
+        assert_eq!(a2.handle(under_way, T), Heard::Again);
+        assert_eq!(b.handle(a2.say(Control::Resume), T), Heard::Restarted(Control::Resume));
+        let repeated = b.send(cancel(4), T).unwrap();
+        assert_eq!(repeated.number, 1);
+        assert_eq!(a2.handle(repeated, T), Heard::New(cancel(4)));
+        assert_eq!(b.handle(a2.send(cancel(5), T).unwrap(), T), Heard::New(cancel(5)));
+        assert!(b.is_settled());
     }
 
     #[test]

@@ -18,11 +18,30 @@ use crate::{
 pub(crate) struct Waiting {
     next: u64,
     outputs: BTreeMap<Token, Vec<Output>>,
+    /// By lease: the newest token that a numbered frame waits for. A later frame must not overtake it, for the other
+    /// side would take it as lost.
+    behind: BTreeMap<LeaseId, Token>,
 }
 
 impl Waiting {
     pub(crate) fn release(&mut self, token: Token) -> Vec<Output> {
-        self.outputs.remove(&token).unwrap_or_default()
+        let outputs = self.outputs.remove(&token).unwrap_or_default();
+        for output in &outputs {
+            if let Some(lease) = numbered(output)
+                && self.behind.get(&lease) == Some(&token)
+            {
+                self.behind.remove(&lease);
+            }
+        }
+        outputs
+    }
+}
+
+/// The lease whose order of frames this output is part of.
+fn numbered(output: &Output) -> Option<LeaseId> {
+    match output {
+        Output::Send { message: Message::Lease(frame), .. } if frame.number != 0 => Some(frame.lease),
+        _ => None,
     }
 }
 
@@ -83,10 +102,14 @@ impl Context<'_> {
         signed.verify(&**self.keys)
     }
 
-    /// Makes `record` durable; `then` goes out once it is.
+    /// Makes `record` durable; `then` goes out once it is. The books take note of it at once.
     pub(crate) fn persist(&mut self, record: Record, then: Vec<Output>) {
+        self.books.note(&record);
         self.waiting.next = self.waiting.next.saturating_add(1);
         let token = Token(self.waiting.next);
+        for lease in then.iter().filter_map(numbered) {
+            self.waiting.behind.insert(lease, token);
+        }
         self.waiting.outputs.insert(token, then);
         self.out.push(Output::Persist { record, token });
     }
@@ -95,8 +118,23 @@ impl Context<'_> {
         self.out.push(Output::Send { to, message });
     }
 
+    /// Sends a frame: at once, or behind the frames of its lease that wait for the disk.
     pub(crate) fn send_frame(&mut self, to: NodeId, frame: LeaseFrame) {
-        self.send(to, Message::Lease(frame));
+        if frame.number == 0 {
+            self.send(to, Message::Lease(frame));
+        } else {
+            self.send_frame_in_order(to, frame);
+        }
+    }
+
+    /// Sends a frame behind those of its lease that wait for the disk, even if it is unnumbered.
+    pub(crate) fn send_frame_in_order(&mut self, to: NodeId, frame: LeaseFrame) {
+        let behind = self.waiting.behind.get(&frame.lease).copied();
+        let output = Output::Send { to, message: Message::Lease(frame) };
+        match behind.and_then(|token| self.waiting.outputs.get_mut(&token)) {
+            Some(outputs) => outputs.push(output),
+            None => self.out.push(output),
+        }
     }
 
     pub(crate) fn notify(&mut self, notice: Notice) {

@@ -45,7 +45,7 @@ impl Trader {
     pub fn new(settings: Settings, keys: Arc<dyn Keys>) -> Self {
         let random = Random::new(settings.seed);
         Self {
-            books: Books::new(settings.params.credit),
+            books: Books::new(keys.id(), settings.params.credit),
             renter: Renter::new(),
             provider: Provider::new(),
             waiting: Waiting::default(),

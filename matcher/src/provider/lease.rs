@@ -1,0 +1,279 @@
+//! A lease on the provider's side.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use souk_protocol::{
+    Accepted, AttemptEnd, AttemptId, Award, Control, Hash, JobId, LeaseEnd, LeaseId, List, LogEnd, Millis, NodeId, Party,
+    Receipt, Signed, TaskResult, Text, Timestamp, Verified, Voucher, Work,
+};
+
+use crate::{
+    account::LeaseAccount,
+    channel::Channel,
+    context::Context,
+    event::{LeaseView, Output},
+};
+
+/// Tasks that may wait on a lease beside those that run, at least: enough to hide the way to the renter and back.
+const MIN_QUEUE: usize = 16;
+/// And at most: a task may be 160 kB.
+const MAX_QUEUE: usize = 256;
+/// Something is said on a lease at least so often.
+pub(super) const HEARTBEAT: Millis = Millis(5_000);
+/// A message is acknowledged within this time, with the next message if there is one before.
+pub(super) const ACK_WITHIN: Millis = Millis(200);
+
+/// A signed agreement and the work under it.
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) award: Verified<Award>,
+    pub(super) accepted: Verified<Accepted>,
+    pub(super) channel: Channel,
+    pub(super) account: LeaseAccount,
+    /// Attempts that run or whose result is not settled.
+    pub(super) attempts: BTreeMap<AttemptId, Attempt>,
+    /// Tasks that wait for a slot.
+    pub(super) queue: VecDeque<Work>,
+    /// By task and replica: the highest attempt number seen.
+    pub(super) numbers: BTreeMap<(u32, u16), u32>,
+    /// Results of the billed attempts, in their order.
+    pub(super) results: Vec<Signed<TaskResult>>,
+    pub(super) voucher: Option<Verified<Voucher>>,
+    pub(super) unbilled: u32,
+    pub(super) phase: Phase,
+    /// When the renter was last heard, on the monotonic clock.
+    pub(super) heard: Millis,
+    /// When this side last said something.
+    pub(super) said: Millis,
+    /// When an acknowledgement is due.
+    pub(super) ack_at: Option<Millis>,
+    /// Since when the renter's silence is longer than the grace.
+    pub(super) lapsed: Option<Millis>,
+    /// Since when tasks wait for credit.
+    pub(super) blocked: Option<Millis>,
+    /// Whether the executor holds slots for it.
+    pub(super) slots_open: bool,
+    /// Whether something durable could not be said because too much is unacknowledged.
+    pub(super) behind: bool,
+    pub(super) remark: Text<500>,
+}
+
+/// An attempt that is not settled.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "most attempts of a busy lease are delivered ones")]
+pub(super) enum Attempt {
+    /// It was given to the executor.
+    Running {
+        /// Of which job.
+        job: JobId,
+        /// Whether it was told to stop.
+        stopping: bool,
+    },
+    /// Its result is journaled.
+    Delivered {
+        /// What came of it.
+        result: Verified<TaskResult>,
+        /// When, on the monotonic clock.
+        at: Millis,
+    },
+}
+
+/// Where a lease stands.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a drafted receipt is the last state of every lease")]
+pub(super) enum Phase {
+    /// Tasks are taken.
+    Open,
+    /// No new tasks; what runs ends, what is delivered is settled.
+    Ending { end: LeaseEnd, by: Party, since: Millis },
+    /// The receipt is signed by this side.
+    Drafted { receipt: Verified<Receipt> },
+}
+
+impl Lease {
+    pub(super) fn new(award: Verified<Award>, accepted: Verified<Accepted>, boot: u64, now: Millis) -> Self {
+        Self {
+            channel: Channel::new(award.lease, boot),
+            account: LeaseAccount::new(award.rate),
+            attempts: BTreeMap::new(),
+            queue: VecDeque::new(),
+            numbers: BTreeMap::new(),
+            results: Vec::new(),
+            voucher: None,
+            unbilled: 0,
+            phase: Phase::Open,
+            heard: now,
+            said: now,
+            ack_at: None,
+            lapsed: None,
+            blocked: None,
+            slots_open: false,
+            behind: false,
+            remark: Text::default(),
+            award,
+            accepted,
+        }
+    }
+
+    pub(super) fn id(&self) -> LeaseId {
+        self.award.lease
+    }
+
+    pub(super) fn renter(&self) -> NodeId {
+        self.award.renter
+    }
+
+    pub(super) fn view(&self) -> LeaseView {
+        LeaseView {
+            lease: self.award.lease,
+            peer: self.award.renter,
+            job: self.award.job,
+            slots: self.award.slots,
+            requirement: self.award.requirement.clone(),
+            rate: self.award.rate,
+        }
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.attempts.values().filter(|attempt| matches!(attempt, Attempt::Running { .. })).count()
+    }
+
+    pub(super) fn has_free_slot(&self) -> bool {
+        self.running() < usize::try_from(self.award.slots).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn queue_limit(&self) -> usize {
+        usize::try_from(self.award.slots).unwrap_or(MAX_QUEUE).clamp(MIN_QUEUE, MAX_QUEUE)
+    }
+
+    /// Results that the renter owes for if it accepts them.
+    pub(super) fn claims(&self) -> impl Iterator<Item = (&Verified<TaskResult>, Millis)> {
+        self.attempts.values().filter_map(|attempt| match attempt {
+            Attempt::Delivered { result, at } if result.end.is_billed() => Some((result, *at)),
+            _ => None,
+        })
+    }
+
+    /// Whether this attempt or a later one of the same task was seen.
+    pub(super) fn knows(&self, attempt: &AttemptId) -> bool {
+        self.numbers.get(&(attempt.task, attempt.replica)).is_some_and(|number| *number >= attempt.number)
+    }
+
+    pub(super) fn see(&mut self, attempt: &AttemptId) {
+        let number = self.numbers.entry((attempt.task, attempt.replica)).or_default();
+        *number = (*number).max(attempt.number);
+    }
+
+    /// A numbered frame for an output list that waits for the disk.
+    pub(super) fn framed(&mut self, body: Control, now: Millis) -> Vec<Output> {
+        self.said = now;
+        self.ack_at = None;
+        match self.channel.send(body, now) {
+            Some(frame) => {
+                vec![Output::Send { to: self.renter(), message: souk_protocol::Message::Lease(frame) }]
+            }
+            None => {
+                self.behind = true;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Says something that is repeated until acknowledged.
+    pub(super) fn tell(&mut self, body: Control, cx: &mut Context<'_>) {
+        self.said = cx.now.mono;
+        self.ack_at = None;
+        match self.channel.send(body, cx.now.mono) {
+            Some(frame) => cx.send_frame(self.renter(), frame),
+            None => self.behind = true,
+        }
+    }
+
+    /// Says something that is not repeated.
+    pub(super) fn say(&mut self, body: Control, cx: &mut Context<'_>) {
+        self.said = cx.now.mono;
+        self.ack_at = None;
+        cx.send_frame(self.renter(), self.channel.say(body));
+    }
+
+    /// Says once more what is not acknowledged.
+    pub(super) fn resend(&mut self, cx: &mut Context<'_>) {
+        for frame in self.channel.resend(cx.now.mono) {
+            self.said = cx.now.mono;
+            self.ack_at = None;
+            cx.send_frame(self.renter(), frame);
+        }
+    }
+
+    /// Says what is durable and unanswered, for a peer that starts anew.
+    pub(super) fn repeat(&mut self, cx: &mut Context<'_>) {
+        self.behind = false;
+        let results: Vec<_> = self
+            .attempts
+            .values()
+            .filter_map(|attempt| match attempt {
+                Attempt::Delivered { result, .. } => Some(result.signed().clone()),
+                Attempt::Running { .. } => None,
+            })
+            .collect();
+        for result in results {
+            self.tell(Control::Result(result), cx);
+        }
+        match &self.phase {
+            Phase::Ending { end, by: Party::Provider, .. } => {
+                let body = Control::End { end: *end, reason: Text::clipped("") };
+                self.tell(body, cx);
+            }
+            Phase::Drafted { receipt } => {
+                let body = Control::Receipt(receipt.signed().clone());
+                self.tell(body, cx);
+            }
+            Phase::Open | Phase::Ending { .. } => {}
+        }
+    }
+
+    /// A result of an attempt of which nothing ran.
+    pub(super) fn blank(&self, attempt: AttemptId, job: JobId, end: AttemptEnd, reason: &str, at: Timestamp) -> TaskResult {
+        TaskResult {
+            attempt,
+            job,
+            provider: self.award.provider,
+            renter: self.award.renter,
+            end,
+            exit_code: None,
+            reason: Text::clipped(reason),
+            run: Millis::ZERO,
+            started: at,
+            ended: at,
+            stdout: LogEnd::empty(),
+            stderr: LogEnd::empty(),
+            manifest: Hash::of(&[]),
+            manifest_len: 0,
+            output: souk_protocol::Bytes::ZERO,
+            files: 0,
+            telemetry: None,
+        }
+    }
+
+    /// The receipt by this side's books.
+    pub(super) fn draft(&self, end: LeaseEnd, by: Party, closed: Timestamp) -> Option<Receipt> {
+        Some(Receipt {
+            lease: self.award.lease,
+            renter: self.award.renter,
+            provider: self.award.provider,
+            award: self.award.hash(),
+            accepted: self.accepted.hash(),
+            rate: self.award.rate,
+            end,
+            ended_by: by,
+            opened: self.accepted.at,
+            closed: closed.max(self.accepted.at),
+            billed: List::try_from(self.account.billed().to_vec()).ok()?,
+            unbilled: self.unbilled,
+            run: self.account.run(),
+            total: self.account.total(),
+            voucher: self.voucher.as_ref().map(Verified::hash),
+            remark: self.remark.clone(),
+        })
+    }
+}
