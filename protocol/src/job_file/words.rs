@@ -101,7 +101,8 @@ pub(super) fn image(reference: &str) -> Result<(), Refusal> {
     // A colon before the last "/" is the registry's port.
     let (folder, last) = name.rsplit_once('/').map_or(("", name), |(folder, last)| (folder, last));
     let (repository, tag) = last.split_once(':').map_or((last, None), |(repository, tag)| (repository, Some(tag)));
-    if repository.is_empty() || folder.split('/').any(|part| part.is_empty() && !folder.is_empty()) || folder.starts_with('/') {
+    let empty_part = name.contains('/') && folder.split('/').any(str::is_empty);
+    if repository.is_empty() || empty_part {
         return refuse("not a reference of an image", "e.g. \"docker.io/library/python:3.12.8\"");
     }
     if tag.is_some_and(|tag| tag.is_empty() || tag.contains(':') || tag.len() > 128) {
