@@ -17,6 +17,7 @@
 
 mod feature;
 mod limits;
+mod overrides;
 mod paths;
 mod problem;
 mod read;
@@ -33,11 +34,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use feature::{Feature, not_available};
+pub use overrides::{Override, OverrideValue};
 pub use problem::{JobFileErrors, Problem, Warning};
 pub use sections::{
     ArraySection, ArrayTasks, CheckpointSection, DataPlacement, InputSection, InputSource, JobKind, LimitsSection,
-    MarketSection, NetworkAccess, OutputSection, Program, Readiness, ResourcesSection, RetrySection, RuntimeSection, Scaling,
-    ScalingMetric, ServiceSection, SlaSection,
+    MarketSection, NetworkAccess, OutputSection, Program, Readiness, ResourcesSection, RetrySection, RuntimeSection,
+    Scaling, ScalingMetric, ServiceSection, SlaSection,
 };
 pub use template::{TemplateError, expand};
 
@@ -175,11 +177,33 @@ impl JobFile {
 /// # Errors
 /// All errors of the file at once, in the order of its lines.
 pub fn parse(bytes: &[u8], format: Format) -> Result<Parsed, JobFileErrors> {
+    parse_with(bytes, format, &[])
+}
+
+/// Parses and judges a job file of which some fields have been replaced, by flags of a command for example.
+///
+/// # Errors
+/// All errors of the file and of the replacements at once; those of replacements have no line.
+pub fn parse_with(bytes: &[u8], format: Format, overrides: &[Override]) -> Result<Parsed, JobFileErrors> {
     let text = text_of(bytes).map_err(|problem| JobFileErrors(vec![problem]))?;
-    let tree = match format {
-        Format::Toml => tree::from_toml(text).map_err(JobFileErrors::of)?,
+    let (tree, problems) = match format {
+        Format::Toml => tree::from_toml(text),
     };
-    judge(&tree)
+    match tree {
+        Some(tree) => judge(tree, overrides, problems),
+        None => Err(JobFileErrors::of(problems)),
+    }
+}
+
+/// Judges a job that has no file, only these fields. The version of the schema need not be among them.
+///
+/// # Errors
+/// All errors at once, without lines.
+pub fn from_overrides(overrides: &[Override]) -> Result<Parsed, JobFileErrors> {
+    let version = Override { path: "version".to_owned(), value: OverrideValue::Whole(1) };
+    let mut tree = Tree { line: 0, node: tree::Node::Table(Vec::new()) };
+    version.apply(&mut tree);
+    judge(tree, overrides, Vec::new())
 }
 
 /// The file as text: bounded, UTF-8, without the mark that some editors put first.
@@ -197,10 +221,13 @@ fn text_of(bytes: &[u8]) -> Result<&str, Problem> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Judges a tree, from whatever language it came.
-fn judge(tree: &Tree) -> Result<Parsed, JobFileErrors> {
-    let mut walk = Walk::default();
-    let root = Field { path: String::new(), line: 1, tree };
+/// Judges a tree, from whatever language it came. `problems` are those of its text.
+fn judge(mut tree: Tree, overrides: &[Override], problems: Vec<Problem>) -> Result<Parsed, JobFileErrors> {
+    for change in overrides {
+        change.apply(&mut tree);
+    }
+    let mut walk = Walk { errors: problems, ..Walk::default() };
+    let root = Field { path: String::new(), line: tree.line, tree: &tree };
     let Some(mut root) = walk.fields(&root) else {
         return Err(JobFileErrors::of(walk.errors));
     };
@@ -211,7 +238,7 @@ fn judge(tree: &Tree) -> Result<Parsed, JobFileErrors> {
         return Err(JobFileErrors::of(walk.errors));
     }
     walk.warnings.sort_by_key(|warning| warning.line);
-    file.lines = walk.lines;
+    file.lines = walk.lines.into_iter().filter(|(_, line)| *line > 0).collect();
     Ok(Parsed { file, warnings: walk.warnings })
 }
 

@@ -23,8 +23,23 @@ pub(super) struct Read {
 
 /// Words that say nothing about the family.
 const NOISE: &[&str] = &[
-    "NVIDIA", "GEFORCE", "TESLA", "GENERATION", "AMD", "ATI", "RADEON", "INSTINCT", "INTEL", "CORPORATION", "GPU", "GRAPHICS",
-    "MIG", "OAM", "VF", "(R)", "(TM)",
+    "NVIDIA",
+    "GEFORCE",
+    "TESLA",
+    "GENERATION",
+    "AMD",
+    "ATI",
+    "RADEON",
+    "INSTINCT",
+    "INTEL",
+    "CORPORATION",
+    "GPU",
+    "GRAPHICS",
+    "MIG",
+    "OAM",
+    "VF",
+    "(R)",
+    "(TM)",
 ];
 
 pub(super) fn read(name: &str) -> Read {

@@ -28,7 +28,9 @@ impl FromStr for GpuRequest {
     /// "A100:80GB:2", "24GB..48GB", "nvidia:L4,T4", "4".
     fn from_str(text: &str) -> Result<Self, GrammarError> {
         if text.len() > MAX_REQUEST {
-            return Err(GrammarError::new(text, 0, "the request is too long").with_hint(format!("at most {MAX_REQUEST} bytes")));
+            return Err(
+                GrammarError::new(text, 0, "the request is too long").with_hint(format!("at most {MAX_REQUEST} bytes"))
+            );
         }
         if let Some(at) = text.find(char::is_control) {
             return Err(GrammarError::new(text, at, "a control character is not allowed here").with_hint("remove it"));
@@ -108,11 +110,12 @@ fn read_number(items: &mut Items, item: &str) -> Result<(), GrammarError> {
     if name::read(item).row.is_some() {
         return read_names(items, item);
     }
-    if let Some((count, family)) = item.split_once(['x', 'X']) {
-        if is_digits(count) && name::read(family).row.is_some() {
-            let right = format!("write \"{}:{count}\"", family.trim());
-            return Err(GrammarError::new(item, 0, "the count comes last").with_hint(right));
-        }
+    if let Some((count, family)) = item.split_once(['x', 'X'])
+        && is_digits(count)
+        && name::read(family).row.is_some()
+    {
+        let right = format!("write \"{}:{count}\"", family.trim());
+        return Err(GrammarError::new(item, 0, "the count comes last").with_hint(right));
     }
     let range = item.parse().map_err(|error: GrammarError| {
         // "16GBx2", "4090Ti": no size, so perhaps a model.
@@ -201,11 +204,12 @@ fn known(part: &str, read: &name::Read) -> Result<&'static Row, GrammarError> {
     }
     let error = GrammarError::new(part, 0, format!("unknown GPU {}", shown(part)));
     // "A100x2"
-    if let Some((family, count)) = part.rsplit_once(['x', 'X']) {
-        if is_digits(count) && name::read(family).row.is_some() {
-            return Err(GrammarError::new(part, 0, "the count is an item of its own")
-                .with_hint(format!("write \"{}:{count}\"", family.trim())));
-        }
+    if let Some((family, count)) = part.rsplit_once(['x', 'X'])
+        && is_digits(count)
+        && name::read(family).row.is_some()
+    {
+        return Err(GrammarError::new(part, 0, "the count is an item of its own")
+            .with_hint(format!("write \"{}:{count}\"", family.trim())));
     }
     let suggested = suggestions(part);
     match suggested.as_slice() {

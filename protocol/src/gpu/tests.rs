@@ -68,7 +68,13 @@ fn case_u4_requests_match_their_family_and_nothing_else() {
     let cases: &[(&str, &[&str])] = &[
         (
             "A100",
-            &["NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "NVIDIA A100-PCIE-40GB", "A100-SXM-64GB"],
+            &[
+                "NVIDIA A100-SXM4-80GB",
+                "NVIDIA A100-SXM4-40GB",
+                "NVIDIA A100 80GB PCIe",
+                "NVIDIA A100-PCIE-40GB",
+                "A100-SXM-64GB",
+            ],
         ),
         ("A100:80GB", &["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"]),
         ("A100-80GB", &["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe"]),
@@ -122,7 +128,8 @@ fn case_u4_requests_match_their_family_and_nothing_else() {
 
 #[test]
 fn case_u1_24gb_matches_cards_that_report_less() {
-    for (name, mib) in [("NVIDIA GeForce RTX 4090", 24_564), ("NVIDIA GeForce RTX 3090", 24_576), ("NVIDIA L4", 23_034)] {
+    for (name, mib) in [("NVIDIA GeForce RTX 4090", 24_564), ("NVIDIA GeForce RTX 3090", 24_576), ("NVIDIA L4", 23_034)]
+    {
         assert!(request("24GB").matches(&GpuIdentity::from_device(name, mib)), "{name}");
         assert!(request("24GiB").matches(&GpuIdentity::from_device(name, mib)), "{name}");
     }
@@ -130,7 +137,10 @@ fn case_u1_24gb_matches_cards_that_report_less() {
 
 #[test]
 fn case_u3_a_model_number_is_not_a_count() {
-    assert_eq!(refusal("4090"), "\"4090\": 4090 is a model number, not a count, did you mean RTX 4090 or RTX 4090 D or RTX 4090 Laptop?");
+    assert_eq!(
+        refusal("4090"),
+        "\"4090\": 4090 is a model number, not a count, did you mean RTX 4090 or RTX 4090 D or RTX 4090 Laptop?"
+    );
     assert!(refusal("4090:24GB").contains("did you mean RTX 4090"));
     assert!(refusal("RTX 4090:3090").contains("did you mean RTX 3090"));
     assert_eq!(request("H100 80GB:8"), request("H100:80GB:8"));
@@ -142,7 +152,10 @@ fn case_u3_a_model_number_is_not_a_count() {
 #[test]
 fn case_u19_malformed_requests_are_refused_with_place_and_hint() {
     assert_eq!(refusal("A1O0"), "\"A1O0\": unknown GPU \"A1O0\", did you mean \"A100\"?");
-    assert_eq!(refusal("H100:A1000000"), "\"H100:A1000000\": unknown GPU \"A1000000\" (at character 6), did you mean \"A100\"?");
+    assert_eq!(
+        refusal("H100:A1000000"),
+        "\"H100:A1000000\": unknown GPU \"A1000000\" (at character 6), did you mean \"A100\"?"
+    );
     assert!(refusal("RTX 6000").contains("more than one GPU has this name"));
     assert!(refusal("A100:24GB").contains("A100 comes with 40GB or 64GB or 80GB"));
     assert!(refusal("amd:A100").contains("A100 is made by nvidia"));
@@ -151,7 +164,23 @@ fn case_u19_malformed_requests_are_refused_with_place_and_hint() {
     assert!(refusal("A100-80GB:80GB").contains("given twice"));
     assert!(refusal("A10,A100-80GB").contains("do not agree on memory"));
     assert!(refusal("A100:1..2..3").contains("two bounds"));
-    for text in ["", ":", "A100:", "A100::2", "A100:0", "A100:-1", "A100:1.5", "A100\n", "A100,", "A100,A100", "24.5GB", "8g.80gb", "..", "x", "A100:2:3"] {
+    for text in [
+        "",
+        ":",
+        "A100:",
+        "A100::2",
+        "A100:0",
+        "A100:-1",
+        "A100:1.5",
+        "A100\n",
+        "A100,",
+        "A100,A100",
+        "24.5GB",
+        "8g.80gb",
+        "..",
+        "x",
+        "A100:2:3",
+    ] {
         assert!(text.parse::<GpuRequest>().is_err(), "{text:?}");
     }
 }
@@ -207,7 +236,12 @@ fn requests_are_described_for_people() {
 #[test]
 fn every_family_of_the_table_is_found_by_its_names() {
     for row in table::ALL {
-        for spelling in [row.family.to_owned(), row.family.to_lowercase(), row.family.replace(' ', "_"), row.family.replace(' ', "")] {
+        for spelling in [
+            row.family.to_owned(),
+            row.family.to_lowercase(),
+            row.family.replace(' ', "_"),
+            row.family.replace(' ', ""),
+        ] {
             let request = request(&spelling);
             assert_eq!(request.families.iter().map(GpuFamily::as_str).collect::<Vec<_>>(), [row.family], "{spelling}");
         }
@@ -223,7 +257,10 @@ fn every_family_of_the_table_is_found_by_its_names() {
 fn the_memory_classes_of_a_family_never_overlap() {
     for row in table::ALL {
         for mib in (0..330_000).step_by(64) {
-            let classes = row.classes.iter().filter(|class| (u64::from(**class) * 925..=u64::from(**class) * 1_034).contains(&mib));
+            let classes = row
+                .classes
+                .iter()
+                .filter(|class| (u64::from(**class) * 925..=u64::from(**class) * 1_034).contains(&mib));
             assert!(classes.count() <= 1, "{} at {mib} MiB", row.family);
         }
         for class in row.classes {

@@ -6,14 +6,8 @@ use super::{GrammarError, Scan, scan::Unfit};
 use crate::units::Millis;
 
 /// Largest first, the order in which they may follow each other.
-const UNITS: &[(&str, u64)] = &[
-    ("w", 604_800_000),
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const UNITS: &[(&str, u64)] =
+    &[("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 const ISO_DATE: &[(char, u64)] = &[('W', 604_800_000), ('D', 86_400_000)];
 const ISO_TIME: &[(char, u64)] = &[('H', 3_600_000), ('M', 60_000), ('S', 1_000)];
@@ -106,11 +100,7 @@ fn iso(text: &str) -> Result<Millis, GrammarError> {
         total = add(&scan, total, number.times(factor), number.start)?;
         any = true;
     }
-    if any {
-        Ok(total)
-    } else {
-        Err(scan.error("an amount is missing at the end").with_hint("e.g. \"PT1H30M\""))
-    }
+    if any { Ok(total) } else { Err(scan.error("an amount is missing at the end").with_hint("e.g. \"PT1H30M\"")) }
 }
 
 fn add(scan: &Scan<'_>, total: Millis, part: Result<u64, Unfit>, at: usize) -> Result<Millis, GrammarError> {

@@ -27,7 +27,9 @@ fn amount<'a>(text: &'a str, example: &str) -> Result<(u64, &'a str, Scan<'a>), 
         return Err(scan.error("add the unit").with_hint(format!("e.g. \"{digits} {example}\"")));
     }
     if !scan.eat(" ") {
-        return Err(scan.error("a space and the unit are expected here").with_hint(format!("e.g. \"{digits} {example}\"")));
+        return Err(scan
+            .error("a space and the unit are expected here")
+            .with_hint(format!("e.g. \"{digits} {example}\"")));
     }
     Ok((micro, scan.rest(), scan))
 }
@@ -55,8 +57,7 @@ impl FromStr for Balance {
     /// An amount with an optional "-": what a peer owes (plus) or is owed (minus).
     fn from_str(text: &str) -> Result<Self, GrammarError> {
         let (digits, negative) = text.strip_prefix('-').map_or((text, false), |digits| (digits, true));
-        let Credits(micro) =
-            digits.parse().map_err(|error: GrammarError| error.within(text, usize::from(negative)))?;
+        let Credits(micro) = digits.parse().map_err(|error: GrammarError| error.within(text, usize::from(negative)))?;
         let signed = if negative { 0i64.checked_sub_unsigned(micro) } else { i64::try_from(micro).ok() };
         signed.map(Self).ok_or_else(|| GrammarError::new(text, 0, "the amount is too large"))
     }
@@ -69,10 +70,9 @@ impl FromStr for Rate {
         let (micro, unit, scan) = amount(text, "CR/h")?;
         match unit {
             "CR/h" => Ok(Self(micro)),
-            "CR/s" => micro
-                .checked_mul(SECONDS_PER_HOUR)
-                .map(Self)
-                .ok_or_else(|| scan.error_at(0, "the price is too large")),
+            "CR/s" => {
+                micro.checked_mul(SECONDS_PER_HOUR).map(Self).ok_or_else(|| scan.error_at(0, "the price is too large"))
+            }
             "CR" => Err(scan.error("a price needs its time").with_hint("write \"CR/h\"")),
             other => Err(wrong_unit(&scan, other, "CR/h")),
         }

@@ -45,12 +45,8 @@ pub(super) struct Quantity {
     pub(super) list: &'static str,
 }
 
-pub(super) const SIZE: Quantity = Quantity {
-    units: SIZE_UNITS,
-    whole: "bytes",
-    example: "GB",
-    list: "use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB",
-};
+pub(super) const SIZE: Quantity =
+    Quantity { units: SIZE_UNITS, whole: "bytes", example: "GB", list: "use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB" };
 
 const BANDWIDTH: Quantity = Quantity {
     units: BANDWIDTH_UNITS,
@@ -68,8 +64,9 @@ pub(super) fn quantity(text: &str, kind: &Quantity) -> Result<u64, GrammarError>
     let unit = scan.rest();
     if unit.is_empty() {
         let digits = text.get(..digits_end).unwrap_or(text);
-        return Err(GrammarError::new(text, text.len(), "add a unit")
-            .with_hint(format!("e.g. \"{digits}{}\"", kind.example)));
+        return Err(
+            GrammarError::new(text, text.len(), "add a unit").with_hint(format!("e.g. \"{digits}{}\"", kind.example))
+        );
     }
     let Some((_, factor)) = kind.units.iter().find(|(name, _)| *name == unit) else {
         return Err(unknown_unit(&scan, unit, kind));
@@ -129,9 +126,9 @@ impl FromStr for MilliCpu {
         }
         number.times(factor).map(Self).map_err(|unfit| match unfit {
             Unfit::TooLarge => scan.error_at(number.start, "the number is too large"),
-            Unfit::NotWhole => scan
-                .error_at(number.start, "cores come in steps of 0.001")
-                .with_hint("e.g. \"0.5\" or \"500m\""),
+            Unfit::NotWhole => {
+                scan.error_at(number.start, "cores come in steps of 0.001").with_hint("e.g. \"0.5\" or \"500m\"")
+            }
         })
     }
 }
@@ -145,12 +142,16 @@ impl FromStr for Ppm {
         let number = scan.decimal()?;
         let percent = scan.eat("%");
         if !scan.is_done() {
-            return Err(scan.error("a share is a number from 0 to 1 or a percentage").with_hint("e.g. \"0.95\" or \"95%\""));
+            return Err(scan
+                .error("a share is a number from 0 to 1 or a percentage")
+                .with_hint("e.g. \"0.95\" or \"95%\""));
         }
         let factor = if percent { 10_000 } else { 1_000_000 };
         let millionths = number.times(factor).map_err(|unfit| match unfit {
             Unfit::TooLarge => scan.error_at(number.start, "a share is at most 1"),
-            Unfit::NotWhole => scan.error_at(number.start, "a share is exact to a millionth").with_hint("use fewer digits"),
+            Unfit::NotWhole => {
+                scan.error_at(number.start, "a share is exact to a millionth").with_hint("use fewer digits")
+            }
         })?;
         let share = u32::try_from(millionths).ok().filter(|ppm| *ppm <= Self::ONE.0).map(Self);
         share.ok_or_else(|| {

@@ -70,17 +70,15 @@ impl<'a> Scan<'a> {
             }
         }
         let mut letters = self.rest().chars();
-        if matches!(letters.next(), Some('e' | 'E')) && letters.next().is_none_or(|c| c.is_ascii_digit() || "+-".contains(c))
+        if matches!(letters.next(), Some('e' | 'E'))
+            && letters.next().is_none_or(|c| c.is_ascii_digit() || "+-".contains(c))
         {
             return Err(self.error("exponents are not allowed").with_hint("write the number out"));
         }
         let too_long = || self.error_at(start, "the number is too large");
         let mut mantissa: u128 = 0;
         for digit in whole.chars().chain(fraction.chars()).filter_map(|c| c.to_digit(10)) {
-            mantissa = mantissa
-                .checked_mul(10)
-                .and_then(|m| m.checked_add(u128::from(digit)))
-                .ok_or_else(too_long)?;
+            mantissa = mantissa.checked_mul(10).and_then(|m| m.checked_add(u128::from(digit))).ok_or_else(too_long)?;
         }
         let places = u32::try_from(fraction.len()).map_err(|_| too_long())?;
         Ok(Decimal { mantissa, places, start })

@@ -34,7 +34,9 @@ fn case_m1_sizes_are_exact_or_refused() {
     assert!(bytes("8Ei").is_err());
     assert_eq!(bytes("16777215TiB"), Ok(16_777_215 << 40));
     assert!(refusal::<Bytes>("16777216TiB").contains("too large"));
-    for text in ["Inf", "NaN", "1e3", "1e3MB", "-1GB", " 1GB", "1GB ", "1  GB", "+1GB", "", "GB", ".5GB", "5.GB", "1GB\n", "١GB"] {
+    for text in [
+        "Inf", "NaN", "1e3", "1e3MB", "-1GB", " 1GB", "1GB ", "1  GB", "+1GB", "", "GB", ".5GB", "5.GB", "1GB\n", "١GB",
+    ] {
         assert!(bytes(text).is_err(), "{text:?}");
     }
 }
@@ -94,8 +96,24 @@ fn case_u13_durations_have_one_meaning() {
     assert!(refusal::<Millis>("1H").ends_with("did you mean \"h\"?"));
     assert_eq!(refusal::<Millis>("90"), "\"90\": add a unit, e.g. \"90s\" or \"90m\"");
     for text in [
-        "", "1m1h", "1h1h", "0.0001s", "1h 30m", "-1s", "1e3s", "infs", "P", "PT", "P1DT", "P1.5D", "pt1h", "PT1S1M",
-        "99999999999w", "1h\n", "1h30", "PT1H1H",
+        "",
+        "1m1h",
+        "1h1h",
+        "0.0001s",
+        "1h 30m",
+        "-1s",
+        "1e3s",
+        "infs",
+        "P",
+        "PT",
+        "P1DT",
+        "P1.5D",
+        "pt1h",
+        "PT1S1M",
+        "99999999999w",
+        "1h\n",
+        "1h30",
+        "PT1H1H",
     ] {
         assert!(millis(text).is_err(), "{text:?}");
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::JobFile;
-use super::sections::*;
+use super::sections::{DataPlacement, InputSource, JobKind, NetworkAccess, Program};
 use crate::terms::{Isolation, Pay, Verify};
 
 /// Something a job file asks for that this version can't do yet.
@@ -47,7 +47,12 @@ pub fn not_available(file: &JobFile) -> Vec<Feature> {
     let class = file.resources.isolation;
     let asked_for_class = class != Isolation::W0 && file.lines.contains_key("resources.isolation");
     add(asked_for_class, "isolation", "resources.isolation", "isolation classes other than W0");
-    add(file.resources.data == DataPlacement::Warm, "data", "resources.data", "choosing providers by the data they hold");
+    add(
+        file.resources.data == DataPlacement::Warm,
+        "data",
+        "resources.data",
+        "choosing providers by the data they hold",
+    );
     add(file.market.pay == Pay::Metered, "metered", "market.pay", "metered pay");
     add(file.sla.start_at.is_some(), "start-at", "sla.start_at", "starting at a set time");
     add(file.sla.near.is_some(), "near", "sla.near", "latency to another peer");

@@ -8,8 +8,9 @@ pub(super) const OUT: &str = "/out";
 pub(super) const CKPT: &str = "/ckpt";
 
 /// Folders of a task that are the system's or its runtime's.
-const SYSTEM: &[&str] =
-    &["/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr"];
+const SYSTEM: &[&str] = &[
+    "/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr",
+];
 /// Folders of this machine that are no data.
 const HOST: &[&str] = &["/proc", "/sys", "/dev"];
 
@@ -38,7 +39,10 @@ pub(super) fn guest(path: &str) -> Result<(), Refusal> {
         return refuse("\"..\" is not allowed", "write the path out");
     }
     if relative.split('/').any(|part| part.is_empty() || part == ".") {
-        return refuse("an empty part or \".\" is not allowed in a path", "write it without \"//\", \"/./\" and a \"/\" at the end");
+        return refuse(
+            "an empty part or \".\" is not allowed in a path",
+            "write it without \"//\", \"/./\" and a \"/\" at the end",
+        );
     }
     Ok(())
 }
@@ -118,8 +122,28 @@ mod tests {
             assert_eq!(target(path), Ok(()), "{path}");
         }
         for path in [
-            "", "/", "in", "./in", "/in/", "/in//x", "/in/./x", "/in/../etc", "/..", "/proc", "/proc/self", "/sys", "/dev/sda",
-            "/var/run/docker.sock", "/etc/passwd", "/usr/bin/x", "/out", "/out/x", "/ckpt", "/in\n", " /in", "/in\u{0}x",
+            "",
+            "/",
+            "in",
+            "./in",
+            "/in/",
+            "/in//x",
+            "/in/./x",
+            "/in/../etc",
+            "/..",
+            "/proc",
+            "/proc/self",
+            "/sys",
+            "/dev/sda",
+            "/var/run/docker.sock",
+            "/etc/passwd",
+            "/usr/bin/x",
+            "/out",
+            "/out/x",
+            "/ckpt",
+            "/in\n",
+            " /in",
+            "/in\u{0}x",
         ] {
             assert!(target(path).is_err(), "{path:?}");
         }

@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 100;
 pub struct Problem {
     /// The field: "limits.timeout", "inputs\[2\].target"; empty where the file as a whole is meant.
     pub path: String,
-    /// The line, from 1.
+    /// The line, from 1; `None` for what is not from the file.
     pub line: Option<u32>,
     /// The value as it was written.
     pub value: Option<String>,
@@ -29,6 +29,8 @@ pub type Warning = Problem;
 
 impl Problem {
     pub(super) fn new(path: &str, line: Option<u32>, problem: impl Into<String>) -> Self {
+        // Line 0 stands for values that are not from the file.
+        let line = line.filter(|line| *line > 0);
         Self { path: path.to_owned(), line, value: None, problem: problem.into(), hint: None }
     }
 

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::paths::Refusal;
-use super::problem::Problem;
 use super::tree::Node;
 use super::walk::{Field, Fields, Walk};
 use super::{limits, words};
@@ -49,7 +48,7 @@ fn optional<'a, T>(
 fn required<'a>(walk: &mut Walk, fields: &mut Fields<'a>, name: &'static str) -> Option<Field<'a>> {
     let field = fields.take(walk, name);
     if field.is_none() {
-        walk.error_at(&fields.path(name), "missing", format!("add {name} = \"..\""));
+        walk.missing(fields, name, format!("add {name} = \"..\""));
     }
     field
 }
@@ -111,7 +110,7 @@ fn node_id(walk: &mut Walk, field: &Field<'_>) -> Option<NodeId> {
 /// Version, name: what every file must have.
 pub(super) fn version(walk: &mut Walk, root: &mut Fields<'_>) {
     let Some(field) = root.take(walk, "version") else {
-        walk.errors.push(Problem::new("version", Some(1), "missing").with_hint("add version = 1"));
+        walk.missing(root, "version", "add version = 1");
         return;
     };
     if let Node::Integer(digits) = &field.tree.node {
@@ -125,7 +124,7 @@ pub(super) fn version(walk: &mut Walk, root: &mut Fields<'_>) {
 
 pub(super) fn name(walk: &mut Walk, root: &mut Fields<'_>) -> Option<String> {
     let Some(field) = root.take(walk, "name") else {
-        walk.errors.push(Problem::new("name", Some(1), "missing").with_hint("add name = \"my-job\""));
+        walk.missing(root, "name", "add name = \"my-job\"");
         return None;
     };
     ruled(walk, &field, words::job_name).map(str::to_owned)

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::paths::{self, Refusal};
 use super::problem::Problem;
-use super::sections::*;
+use super::sections::{ArrayTasks, InputSection, InputSource, JobKind, Program, ServiceSection};
 use super::template::{self, INDEX, JOB, Piece};
 use super::walk::Walk;
-use super::JobFile;
+use super::{JobFile, words};
 use crate::terms::Verify;
 use crate::units::Timestamp;
 
@@ -73,7 +73,8 @@ impl<'a> Placeholders<'a> {
                 Use::Path => !paths::is_safe_in_path(value),
             });
             if let Some(value) = refused {
-                let problem = format!("{{{key}}} can't be used in a path: it has the value {}", crate::grammar::shown(value));
+                let problem =
+                    format!("{{{key}}} can't be used in a path: it has the value {}", crate::grammar::shown(value));
                 let hint = "values in paths have no \"/\" and are not empty or only dots";
                 walk.errors.push(problem_at(walk, path, problem, text).with_hint(hint));
                 fine = false;
@@ -94,7 +95,9 @@ impl<'a> Placeholders<'a> {
 
 fn problem_at(walk: &Walk, path: &str, problem: String, value: &str) -> Problem {
     let line = walk.lines.get(path).copied();
-    Problem::new(path, line, problem).with_value(Some(crate::grammar::shown(value)))
+    // Values that should have been secrets are not repeated in messages.
+    let secret = path.strip_prefix("runtime.env.").is_some_and(words::looks_secret);
+    Problem::new(path, line, problem).with_value((!secret).then(|| crate::grammar::shown(value)))
 }
 
 /// The template with each placeholder replaced by a plain name, for rules about paths.
@@ -206,7 +209,9 @@ fn outputs(walk: &mut Walk, file: &JobFile) {
         let path = format!("outputs[{index}].to");
         if tasks > 1 && !told_apart && !already_wrong(walk, &path) {
             let problem = format!("all {tasks} tasks would write to one place");
-            walk.errors.push(problem_at(walk, &path, problem, &output.to).with_hint("add {index}, or every key of the matrix"));
+            walk.errors.push(
+                problem_at(walk, &path, problem, &output.to).with_hint("add {index}, or every key of the matrix"),
+            );
         }
         let before = file.outputs.iter().take(index);
         if before.clone().any(|other| other.to == output.to && other.path == output.path) {

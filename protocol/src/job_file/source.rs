@@ -25,9 +25,10 @@ pub(super) fn input_source(text: &str) -> Result<InputSource, Refusal> {
         return Ok(InputSource::Https { url: url.to_owned(), hash: blake3_hash(hash)? });
     }
     // "s3:", "http:", "file:": a word of letters before the colon is meant as a scheme, never as a path.
-    let scheme = text.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| {
-        scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric())
-    });
+    let scheme = text
+        .split_once(':')
+        .map(|(scheme, _)| scheme)
+        .filter(|scheme| scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric()));
     if scheme.is_some() {
         return Err((
             "an input is a path, blake3:HASH, https://..#blake3:HASH or job:ID/INDEX/PATH".to_owned(),
@@ -44,9 +45,10 @@ fn blake3_hash(text: &str) -> Result<Hash, Refusal> {
         let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
         <[u8; 32]>::try_from(bytes).ok().map(Hash)
     };
-    text.parse().ok().or_else(from_hex).ok_or_else(|| {
-        ("not a BLAKE3 hash".to_owned(), "64 hexadecimal digits, or 52 characters of base32".to_owned())
-    })
+    text.parse()
+        .ok()
+        .or_else(from_hex)
+        .ok_or_else(|| ("not a BLAKE3 hash".to_owned(), "64 hexadecimal digits, or 52 characters of base32".to_owned()))
 }
 
 fn job_output(rest: &str) -> Result<InputSource, Refusal> {

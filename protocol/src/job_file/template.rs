@@ -127,7 +127,10 @@ mod tests {
     fn unknown_names_and_open_braces_are_errors() {
         let error = |text| expand(text, "j", 0, &vars()).unwrap_err().to_string();
         assert_eq!(error("{lr}"), "unknown placeholder \"lr\", did you mean \"LR\"? (\"{{\" is a brace)");
-        assert_eq!(error("{banana}"), "unknown placeholder \"banana\", known are LR, SEED, index, job; \"{{\" is a brace");
+        assert_eq!(
+            error("{banana}"),
+            "unknown placeholder \"banana\", known are LR, SEED, index, job; \"{{\" is a brace"
+        );
         assert_eq!(error("ab{LR"), "\"{\" at character 3 has no \"}\", write \"{{\" for a brace");
         assert!(error("{}").contains("unknown placeholder \"\""));
     }

@@ -221,10 +221,7 @@ fn every_field_of_the_documented_task_is_read() {
             sealed: false
         }]
     );
-    assert_eq!(
-        file.outputs,
-        [OutputSection { path: "/out".to_owned(), to: "./results/{job}/{index}".to_owned() }]
-    );
+    assert_eq!(file.outputs, [OutputSection { path: "/out".to_owned(), to: "./results/{job}/{index}".to_owned() }]);
     assert_eq!(file.checkpoint, Some(CheckpointSection { path: "/ckpt".to_owned(), every: Millis(600_000) }));
 }
 
@@ -263,7 +260,10 @@ fn the_smallest_file_has_the_documented_defaults() {
     assert_eq!((file.market.pay, file.market.mode, file.market.local), (Pay::Delivered, Mode::Auto, Local::First));
     assert_eq!((file.market.max_price, file.market.budget), (None, None));
     assert_eq!(file.limits.timeout, Millis(600_000));
-    assert_eq!((file.sla.offline, file.sla.retention, file.sla.verify), (Millis(0), Millis(86_400_000), Verify::Telemetry));
+    assert_eq!(
+        (file.sla.offline, file.sla.retention, file.sla.verify),
+        (Millis(0), Millis(86_400_000), Verify::Telemetry)
+    );
     assert_eq!(file.retry.attempts, 3);
     assert_eq!(file.retry.on.len(), 4);
     assert_eq!((file.inputs.len(), file.outputs.len(), file.checkpoint), (0, 0, None));
@@ -275,10 +275,7 @@ fn case_r1_an_array_without_a_count_is_one_task() {
     assert_eq!(read(&wasm("[array]\nmax_parallel = 4\n")).file.task_count(), 1);
     assert_eq!(read(&wasm("[array]\ncount = 64\n")).file.task_count(), 64);
     // None at all is never taken for one: it is refused, because a job without tasks means nothing.
-    assert_eq!(
-        refusal("[array]\ncount = 0\n"),
-        "line 6: array.count = 0: a whole number from 1 to 10000 is expected"
-    );
+    assert_eq!(refusal("[array]\ncount = 0\n"), "line 6: array.count = 0: a whole number from 1 to 10000 is expected");
 }
 
 #[test]
@@ -287,21 +284,33 @@ fn case_r2_unknown_fields_and_wrong_types_are_errors_with_their_path() {
         refusal("[array]\ncount = \"1\"\n"),
         "line 6: array.count = \"1\": a whole number is expected, not text, write 1 without quotes"
     );
-    assert_eq!(refusal("[limits]\ntimout = \"1h\"\n"), "line 6: limits.timout = \"1h\": unknown field, did you mean \"timeout\"?");
+    assert_eq!(
+        refusal("[limits]\ntimout = \"1h\"\n"),
+        "line 6: limits.timout = \"1h\": unknown field, did you mean \"timeout\"?"
+    );
     assert_eq!(
         refusal("[limits]\nbanana = 1\n"),
         "line 6: limits.banana = 1: unknown field, known here: timeout, stop_grace, stdout"
     );
-    assert_eq!(refusal("[market]\npreemptible = \"true\"\n"), "line 6: market.preemptible = \"true\": true or false is expected, not text, write true without quotes");
+    assert_eq!(
+        refusal("[market]\npreemptible = \"true\"\n"),
+        "line 6: market.preemptible = \"true\": true or false is expected, not text, write true without quotes"
+    );
     assert_eq!(refusal("[limit]\n"), "line 5: limit: unknown field, did you mean \"limits\"?");
     assert_eq!(refusal("[[array]]\n"), "line 5: array: a table is expected, not a list");
-    assert_eq!(refusal("[array]\nmatrix = { A = [1] }\n"), "line 6: array.matrix.A[0] = 1: text is expected, write \"1\"");
+    assert_eq!(
+        refusal("[array]\nmatrix = { A = [1] }\n"),
+        "line 6: array.matrix.A[0] = 1: text is expected, write \"1\""
+    );
 }
 
 #[test]
 fn case_u1_a_size_without_a_unit_is_an_error() {
     assert_eq!(refusal("[resources]\nmemory = 64\n"), "line 6: resources.memory = 64: add a unit, e.g. \"64GB\"");
-    assert_eq!(refusal("[resources]\nmemory = \"64\"\n"), "line 6: resources.memory = \"64\": add a unit, e.g. \"64GB\"");
+    assert_eq!(
+        refusal("[resources]\nmemory = \"64\"\n"),
+        "line 6: resources.memory = \"64\": add a unit, e.g. \"64GB\""
+    );
 }
 
 #[test]
@@ -321,7 +330,9 @@ fn case_m18_names_and_references_with_line_ends_are_refused() {
     let text = format!("{HEAD}[runtime]\nimage = \"docker.io/x/y:1gvmi\\n\"\n");
     assert_eq!(
         errors(&text),
-        ["line 4: runtime.image = \"docker.io/x/y:1gvmi\\n\": a space or line end at its start or end is not allowed, remove it"]
+        [
+            "line 4: runtime.image = \"docker.io/x/y:1gvmi\\n\": a space or line end at its start or end is not allowed, remove it"
+        ]
     );
     assert_eq!(errors(&wasm("").replace("\"x\"", "\"x\\n\"")).len(), 1);
 }
@@ -330,14 +341,19 @@ fn case_m18_names_and_references_with_line_ends_are_refused() {
 fn case_m24_a_name_that_starts_with_a_digit_is_refused_with_the_pattern() {
     assert_eq!(
         errors(&wasm("").replace("\"x\"", "\"1x\"")),
-        ["line 2: name = \"1x\": not a name, a name is a lower-case letter, then lower-case letters, digits and \"-\", at most 63 in all"]
+        [
+            "line 2: name = \"1x\": not a name, a name is a lower-case letter, then lower-case letters, digits and \"-\", at most 63 in all"
+        ]
     );
 }
 
 #[test]
 fn case_t1_single_variables_and_odd_values_are_kept() {
     let big = "v".repeat(100_000);
-    let text = wasm("").replace("[runtime]\n", &format!("[runtime]\nenv = {{ FOO = \"bar\", A = \"\", B = \"b=c\", BIG = \"{big}\" }}\n"));
+    let text = wasm("").replace(
+        "[runtime]\n",
+        &format!("[runtime]\nenv = {{ FOO = \"bar\", A = \"\", B = \"b=c\", BIG = \"{big}\" }}\n"),
+    );
     let env = read(&text).file.runtime.env;
     assert_eq!(env.get("FOO").unwrap(), "bar");
     assert_eq!(env.get("A").unwrap(), "");
@@ -354,7 +370,10 @@ fn case_t1_single_variables_and_odd_values_are_kept() {
 #[test]
 fn case_u3_a_model_number_is_not_a_count_of_gpus() {
     let text = format!("{HEAD}[runtime]\nimage = \"a:1\"\n[resources]\ngpu = 4090\n");
-    assert!(errors(&text)[0].starts_with("line 6: resources.gpu = 4090: 4090 is a model number, not a count, did you mean RTX 4090"));
+    assert!(
+        errors(&text)[0]
+            .starts_with("line 6: resources.gpu = 4090: 4090 is a model number, not a count, did you mean RTX 4090")
+    );
 }
 
 #[test]
@@ -367,7 +386,11 @@ fn case_u5_ranges_of_shares_and_zero_attempts_are_checked() {
 
 #[test]
 fn case_u19_malformed_requests_are_errors_of_the_file() {
-    for (line, part) in [("cpu = \"1..2..3\"", "two bounds"), ("memory = \"8GB..4GB\"", "lower bound is above"), ("disk = \"0GB\"", "too small")] {
+    for (line, part) in [
+        ("cpu = \"1..2..3\"", "two bounds"),
+        ("memory = \"8GB..4GB\"", "lower bound is above"),
+        ("disk = \"0GB\"", "too small"),
+    ] {
         assert!(refusal(&format!("[resources]\n{line}\n")).contains(part), "{line}");
     }
     let text = format!("{HEAD}[runtime]\nimage = \"a:1\"\n[resources]\ngpu = [\"A1O0\", \"...\", \"A100:2\"]\n");
@@ -385,7 +408,10 @@ fn all_errors_of_a_file_are_shown_at_once_in_order() {
     let lines: Vec<&str> = errors.iter().map(|error| error.split(": ").next().unwrap()).collect();
     assert_eq!(
         lines,
-        ["line 1", "line 2", "line 3", "line 6", "line 7", "line 7", "line 9", "line 10", "line 12", "line 13", "line 14", "line 16"],
+        [
+            "line 1", "line 2", "line 3", "line 6", "line 7", "line 7", "line 9", "line 10", "line 12", "line 13",
+            "line 14", "line 16"
+        ],
         "{errors:#?}"
     );
     assert!(errors[2].contains("did you mean \"type\"?"));
@@ -409,8 +435,68 @@ fn bytes_that_are_no_job_file_are_refused_with_clear_text() {
     assert!(refused(b"").contains("line 1: version: missing, add version = 1"));
     assert!(refused(b"version = ").contains("line 1: "));
     assert!(refused(b"version = ").contains("not valid TOML"));
-    let twice = "version = 1\nname = \"x\"\nname = \"y\"\n";
+    let twice = "version = 1\nname = \"x\"\nname = \"y\"\n[runtime]\nwasm = \"x.wasm\"\n";
     assert_eq!(refused(twice.as_bytes()), "line 3: \"name\": this key is given twice, keep one of the two");
+}
+
+#[test]
+fn a_repeated_key_does_not_hide_other_errors() {
+    let errors =
+        errors("version = 1\nname = \"x\"\nname = \"y\"\n[runtime]\nwasm = \"x.wasm\"\n[limits]\ntimeout = 0\n");
+    assert_eq!(
+        errors,
+        [
+            "line 3: \"name\": this key is given twice, keep one of the two",
+            "line 7: limits.timeout = 0: add a unit, e.g. \"0s\" or \"0m\""
+        ]
+    );
+}
+
+#[test]
+fn flags_replace_whole_fields_and_are_judged_like_the_file() {
+    let text = wasm("[resources]\ncpu = \"2\"\nmemory = \"banana\"\n");
+    let set = |path: &str, value: OverrideValue| Override { path: path.to_owned(), value };
+    let flags = [
+        set("resources.memory", OverrideValue::Text("1GB".to_owned())),
+        set("market.budget", OverrideValue::Text("2 CR".to_owned())),
+        set("runtime.args", OverrideValue::Texts(vec!["{index}".to_owned()])),
+        set("runtime.env", OverrideValue::Table(vec![("A".to_owned(), "b".to_owned())])),
+        set("array.count", OverrideValue::Whole(2)),
+        set("market.preemptible", OverrideValue::Flag(false)),
+    ];
+    let file = parse_with(text.as_bytes(), Format::Toml, &flags).unwrap().file;
+    assert_eq!(file.resources.memory, Range::exactly(Bytes(1_000_000_000)));
+    assert_eq!(file.resources.cpu, Range::exactly(MilliCpu(2_000)));
+    assert_eq!((file.market.budget, file.market.preemptible), (Some(Credits(2_000_000)), false));
+    assert_eq!((file.runtime.args.clone(), file.task_count()), (vec!["{index}".to_owned()], 2));
+    assert_eq!(file.line_of("resources.cpu"), Some(6));
+
+    let wrong =
+        [set("resources.memory", OverrideValue::Text("64".to_owned())), set("market.budgt", OverrideValue::Whole(1))];
+    let errors = parse_with(text.as_bytes(), Format::Toml, &wrong).unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        "resources.memory = \"64\": add a unit, e.g. \"64GB\"\nmarket.budgt = 1: unknown field, did you mean \"budget\"?"
+    );
+}
+
+#[test]
+fn a_job_may_have_no_file_at_all() {
+    let set = |path: &str, text: &str| Override { path: path.to_owned(), value: OverrideValue::Text(text.to_owned()) };
+    let file = from_overrides(&[set("name", "hello"), set("runtime.wasm", "./hello.wasm")]).unwrap().file;
+    assert_eq!(file.runtime.program, Program::Wasm { path: "./hello.wasm".to_owned(), entry: "_start".to_owned() });
+    assert!(file.lines.is_empty());
+    assert_eq!(
+        from_overrides(&[set("runtime.wasm", "x")]).unwrap_err().to_string(),
+        "name: missing, add name = \"my-job\""
+    );
+}
+
+#[test]
+fn case_u18_values_that_look_secret_are_not_repeated() {
+    let text = wasm("env = { HF_TOKEN = \"hf_s3cret{\" }\n");
+    let shown = parse(text.as_bytes(), Format::Toml).unwrap_err().to_string();
+    assert!(shown.contains("runtime.env.HF_TOKEN") && !shown.contains("hf_s3cret"), "{shown}");
 }
 
 #[test]
@@ -457,7 +543,13 @@ fn a_job_runs_one_program() {
 
 #[test]
 fn the_machine_of_a_provider_is_never_given_away() {
-    for field in ["privileged = true", "host_network = true", "pid = \"host\"", "capabilities = [\"SYS_ADMIN\"]", "devices = [\"/dev/kvm\"]"] {
+    for field in [
+        "privileged = true",
+        "host_network = true",
+        "pid = \"host\"",
+        "capabilities = [\"SYS_ADMIN\"]",
+        "devices = [\"/dev/kvm\"]",
+    ] {
         assert!(refusal(&format!("{field}\n")).contains("never allowed"), "{field}");
     }
     assert!(refusal("network = \"host\"\n").contains("never allowed"));
@@ -509,11 +601,22 @@ fn outputs_lie_below_the_output_folder_and_never_overlap() {
 
 #[test]
 fn inputs_never_hide_each_other() {
-    let two = |a: &str, b: &str| format!("[[inputs]]\nsource = \"a\"\ntarget = \"{a}\"\n[[inputs]]\nsource = \"b\"\ntarget = \"{b}\"\n");
+    let two = |a: &str, b: &str| {
+        format!("[[inputs]]\nsource = \"a\"\ntarget = \"{a}\"\n[[inputs]]\nsource = \"b\"\ntarget = \"{b}\"\n")
+    };
     assert_eq!(errors(&wasm(&two("/in/a", "/in/ab"))), [""; 0]);
-    assert_eq!(refusal(&two("/in/a", "/in/a")), "line 10: inputs[1].target: the same target as inputs[0], give each input its own");
-    assert_eq!(refusal(&two("/in", "/in/a")), "line 10: inputs[1].target: lies inside the target of inputs[0], put it beside");
-    assert_eq!(refusal(&two("/in/a", "/in")), "line 7: inputs[0].target: lies inside the target of inputs[1], put it beside");
+    assert_eq!(
+        refusal(&two("/in/a", "/in/a")),
+        "line 10: inputs[1].target: the same target as inputs[0], give each input its own"
+    );
+    assert_eq!(
+        refusal(&two("/in", "/in/a")),
+        "line 10: inputs[1].target: lies inside the target of inputs[0], put it beside"
+    );
+    assert_eq!(
+        refusal(&two("/in/a", "/in")),
+        "line 7: inputs[0].target: lies inside the target of inputs[1], put it beside"
+    );
 }
 
 #[test]
@@ -526,7 +629,9 @@ fn counts_are_capped() {
     assert!(refusal("[array]\ncount = 10001\n").contains("from 1 to 10000"));
     let values: Vec<String> = (0..101).map(|n| format!("\"{n}\"")).collect();
     let values = values.join(",");
-    assert!(refusal(&format!("[array]\nmatrix = {{ A = [{values}], B = [{values}] }}\n")).contains("more than 10000 tasks"));
+    assert!(
+        refusal(&format!("[array]\nmatrix = {{ A = [{values}], B = [{values}] }}\n")).contains("more than 10000 tasks")
+    );
     let big = "v".repeat(70_000);
     assert!(refusal(&format!("env = {{ A = \"{big}\", B = \"{big}\" }}\n")).contains("over 131072 bytes together"));
 }
@@ -554,10 +659,13 @@ fn placeholders_are_known_names_everywhere() {
 #[test]
 fn a_matrix_value_never_leads_out_of_a_folder() {
     for value in ["..", ".", "", "a/b", "../x"] {
-        let rest = format!("[array]\nmatrix = {{ A = [\"{value}\"] }}\n[[outputs]]\npath = \"/out/{{A}}\"\nto = \"./r/{{index}}\"\n");
+        let rest = format!(
+            "[array]\nmatrix = {{ A = [\"{value}\"] }}\n[[outputs]]\npath = \"/out/{{A}}\"\nto = \"./r/{{index}}\"\n"
+        );
         assert!(refusal(&rest).contains("can't be used in a path"), "{value:?}");
     }
-    let rest = "[array]\nmatrix = { A = [\"a/b.csv\", \"c.csv\"] }\n[[inputs]]\nsource = \"./{A}\"\ntarget = \"/in/x.csv\"\n";
+    let rest =
+        "[array]\nmatrix = { A = [\"a/b.csv\", \"c.csv\"] }\n[[inputs]]\nsource = \"./{A}\"\ntarget = \"/in/x.csv\"\n";
     assert_eq!(errors(&wasm(rest)), [""; 0]);
 }
 
@@ -575,7 +683,9 @@ fn matrices_are_refused_where_they_have_no_clear_tasks() {
         assert!(refusal(&format!("[array]\nmatrix = {matrix}\n")).contains(part), "{matrix}");
     }
     assert!(refusal("[array]\ncount = 2\nmatrix = { A = [\"1\"] }\n").contains("not both"));
-    assert!(refusal("[array]\ncount = 4\ngang = true\nmax_parallel = 2\n").contains("a gang starts all 4 tasks at once"));
+    assert!(
+        refusal("[array]\ncount = 4\ngang = true\nmax_parallel = 2\n").contains("a gang starts all 4 tasks at once")
+    );
 }
 
 #[test]
@@ -592,7 +702,10 @@ fn tasks_of_a_matrix_come_in_the_documented_order() {
 #[test]
 fn a_key_of_the_matrix_that_is_never_used_is_a_warning() {
     let Parsed { warnings, .. } = read(&wasm("[array]\nmatrix = { A = [\"1\", \"2\"] }\n"));
-    assert_eq!(warnings.iter().map(|warning| (warning.path.as_str(), warning.line)).collect::<Vec<_>>(), [("array.matrix.A", Some(6))]);
+    assert_eq!(
+        warnings.iter().map(|warning| (warning.path.as_str(), warning.line)).collect::<Vec<_>>(),
+        [("array.matrix.A", Some(6))]
+    );
 }
 
 #[test]
@@ -618,7 +731,10 @@ fn zero_is_refused_where_it_means_nothing() {
     ] {
         refusal(rest);
     }
-    assert_eq!(read(&wasm("[sla]\noffline = \"0s\"\n[limits]\nstop_grace = \"0s\"\n")).file.limits.stop_grace, Millis(0));
+    assert_eq!(
+        read(&wasm("[sla]\noffline = \"0s\"\n[limits]\nstop_grace = \"0s\"\n")).file.limits.stop_grace,
+        Millis(0)
+    );
 }
 
 #[test]
@@ -641,7 +757,10 @@ fn deadlines_are_judged_against_each_other_and_against_the_clock() {
     assert_eq!(file.check_at("2026-12-24T07:59:59Z".parse().unwrap()), []);
     let late = file.check_at("2026-12-24T18:00:00Z".parse().unwrap());
     assert_eq!(late.iter().map(|problem| problem.path.as_str()).collect::<Vec<_>>(), ["sla.deadline", "sla.start_at"]);
-    assert_eq!(late[0].to_string(), "line 7: sla.deadline = \"2026-12-24T18:00:00Z\": in the past, it is 2026-12-24T18:00:00Z, choose a later time");
+    assert_eq!(
+        late[0].to_string(),
+        "line 7: sla.deadline = \"2026-12-24T18:00:00Z\": in the past, it is 2026-12-24T18:00:00Z, choose a later time"
+    );
     // A date of TOML is read like text, but needs its zone.
     assert_eq!(read(&wasm("[sla]\ndeadline = 2026-12-24T18:00:00Z\n")).file.sla.deadline, file.sla.deadline);
     assert!(refusal("[sla]\ndeadline = 2026-12-24T18:00:00\n").contains("the zone is missing"));
@@ -663,8 +782,14 @@ fn services_and_tasks_keep_to_their_own_fields() {
     let service = full_service();
     assert!(errors(&service.replace("[service]\nport      = 8000", "[service]"))[0].contains("service.port: missing"));
     assert!(errors(&format!("{service}[array]\ncount = 2\n"))[0].contains("a service has no such section"));
-    assert!(errors(&service.replace("scaling   = { metric = \"rps\", target = 5 }", ""))[0].contains("a range needs scaling"));
-    assert!(errors(&wasm("").replace("[runtime]", "type = \"service\"\n[service]\nport = 1\n[runtime]"))[0].contains("can't listen"));
+    assert!(
+        errors(&service.replace("scaling   = { metric = \"rps\", target = 5 }", ""))[0]
+            .contains("a range needs scaling")
+    );
+    assert!(
+        errors(&wasm("").replace("[runtime]", "type = \"service\"\n[service]\nport = 1\n[runtime]"))[0]
+            .contains("can't listen")
+    );
 }
 
 #[test]
@@ -696,6 +821,22 @@ fn a_file_is_shown_as_json_in_the_words_of_the_grammar() {
     assert_eq!(json["sla"]["deadline"], "2026-12-24T18:00:00Z");
     assert_eq!(json["retry"]["on"][3], "provider-fault");
     assert!(json.get("lines").is_none());
+}
+
+#[test]
+fn every_example_is_valid_and_asks_for_nothing_that_is_missing() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let mut seen = 0;
+    for folder in std::fs::read_dir(examples).unwrap() {
+        let job = folder.unwrap().path().join("job.toml");
+        let Ok(bytes) = std::fs::read(&job) else { continue };
+        let Parsed { file, warnings } =
+            parse(&bytes, Format::Toml).unwrap_or_else(|errors| panic!("{}: {errors}", job.display()));
+        assert_eq!(warnings, [], "{}", job.display());
+        assert_eq!(not_available(&file), [], "{}", job.display());
+        seen += 1;
+    }
+    assert!(seen > 0);
 }
 
 proptest! {

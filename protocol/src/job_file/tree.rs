@@ -5,7 +5,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
 
-/// A value and the line it starts on.
+/// How the parser's message of a repeated key starts.
+const REPEATED: &str = "duplicate key";
+
+/// A value and the line it starts on; line 0 for what came from outside of the file.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) line: u32,
@@ -56,29 +59,26 @@ impl Tree {
     }
 }
 
-/// Reads TOML. All errors of syntax are collected; the tree is usable where only keys were repeated.
-pub(super) fn from_toml(text: &str) -> Result<Tree, Vec<Problem>> {
+/// Reads TOML. All errors of syntax are collected; there is a tree where only keys were repeated.
+pub(super) fn from_toml(text: &str) -> (Option<Tree>, Vec<Problem>) {
     let lines = Lines::of(text);
     let (table, errors) = DeTable::parse_recoverable(text);
-    if errors.is_empty() {
-        return Ok(Tree { line: 1, node: lines.table(table.get_ref()) });
-    }
-    let mut problems: Vec<Problem> = errors
+    let only_repeated = errors.iter().all(|error| error.message().starts_with(REPEATED));
+    let problems: Vec<Problem> = errors
         .iter()
         .map(|error| {
             let line = error.span().map(|span| lines.at(span.start));
             let message = error.message().trim().replace('\n', ", ");
             let found = error.span().and_then(|span| text.get(span)).filter(|found| !found.trim().is_empty());
             let value = found.map(crate::grammar::shown);
-            if message.starts_with("duplicate key") {
+            if message.starts_with(REPEATED) {
                 Problem { value, ..Problem::new("", line, "this key is given twice").with_hint("keep one of the two") }
             } else {
                 Problem { value, ..Problem::new("", line, format!("not valid TOML: {message}")) }
             }
         })
         .collect();
-    problems.sort_by_key(|problem| problem.line);
-    Err(problems)
+    (only_repeated.then(|| Tree { line: 1, node: lines.table(table.get_ref()) }), problems)
 }
 
 /// Where the lines of a text start.

@@ -48,6 +48,8 @@ pub(super) struct Field<'a> {
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     path: String,
+    /// Where the table starts, 0 where it is not in the file.
+    line: u32,
     entries: &'a [(Key, Tree)],
     known: Vec<&'static str>,
 }
@@ -73,6 +75,12 @@ impl Walk {
     pub(super) fn warn(&mut self, path: &str, problem: impl Into<String>, hint: impl Into<String>) {
         let line = self.line_of(path);
         self.warnings.push(Problem::new(path, line, problem).with_hint(hint));
+    }
+
+    /// A field that `table` must have and has not.
+    pub(super) fn missing(&mut self, table: &Fields<'_>, name: &str, hint: impl Into<String>) {
+        let problem = Problem::new(&table.path(name), Some(table.line), "missing");
+        self.errors.push(problem.with_hint(hint));
     }
 
     /// The line of a field, or of the nearest table around it that the file has.
@@ -184,8 +192,10 @@ impl Walk {
             self.error(field, format!("{} items, at most {max} are allowed", items.len()));
             return Vec::new();
         }
-        let item = |(index, tree): (usize, &'a Tree)| {
-            Field { path: format!("{}[{index}]", field.path), line: tree.line, tree }
+        let item = |(index, tree): (usize, &'a Tree)| Field {
+            path: format!("{}[{index}]", field.path),
+            line: tree.line,
+            tree,
         };
         let items: Vec<Field<'a>> = items.iter().enumerate().map(item).collect();
         for item in &items {
@@ -223,7 +233,9 @@ impl Walk {
     /// A table with fixed fields; end it with [`Fields::finish`].
     pub(super) fn fields<'a>(&mut self, field: &Field<'a>) -> Option<Fields<'a>> {
         match &field.tree.node {
-            Node::Table(entries) => Some(Fields { path: field.path.clone(), entries, known: Vec::new() }),
+            Node::Table(entries) => {
+                Some(Fields { path: field.path.clone(), line: field.line, entries, known: Vec::new() })
+            }
             _ => {
                 self.wrong_kind(field, "a table");
                 None
@@ -247,14 +259,16 @@ impl<'a> Fields<'a> {
     pub(super) fn take(&mut self, walk: &mut Walk, name: &'static str) -> Option<Field<'a>> {
         self.known.push(name);
         let (key, tree) = self.entries.iter().find(|(key, _)| key.name == name)?;
-        let field = Field { path: self.path(name), line: key.line, tree };
+        // A value from outside of the file has no line, even where the file has its key.
+        let line = if tree.line == 0 { 0 } else { key.line };
+        let field = Field { path: self.path(name), line, tree };
         walk.lines.insert(field.path.clone(), field.line);
         Some(field)
     }
 
     /// The table `name`; where the file has none, an empty one.
     pub(super) fn section(&mut self, walk: &mut Walk, name: &'static str) -> Fields<'a> {
-        let empty = Fields { path: self.path(name), entries: &[], known: Vec::new() };
+        let empty = Fields { path: self.path(name), line: 0, entries: &[], known: Vec::new() };
         self.take(walk, name).and_then(|field| walk.fields(&field)).unwrap_or(empty)
     }
 
@@ -277,7 +291,8 @@ impl<'a> Fields<'a> {
 
 /// A path with one more name; names that are no plain words are quoted.
 fn join(path: &str, name: &str) -> String {
-    let plain = !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    let plain =
+        !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     let name = if plain { name.to_owned() } else { shown(name) };
     if path.is_empty() { name } else { format!("{path}.{name}") }
 }

@@ -13,7 +13,8 @@ const MAX_IMAGE: usize = 512;
 const BLOCKED_PREFIXES: &[&str] = &["LD_", "DYLD_", "NVIDIA_", "SOUK_"];
 const BLOCKED: &[&str] = &["GLIBC_TUNABLES"];
 /// Parts of names whose values should not lie in a file.
-const SECRET_PARTS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL"];
+const SECRET_PARTS: &[&str] =
+    &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "PRIVATE_KEY", "CREDENTIAL"];
 
 fn refuse<T>(problem: &str, hint: &str) -> Result<T, Refusal> {
     Err((problem.to_owned(), hint.to_owned()))
@@ -35,7 +36,10 @@ pub(super) fn label_name(name: &str) -> Result<(), Refusal> {
     if starts && rest && name.len() <= MAX_NAME {
         return Ok(());
     }
-    refuse("not a name of a label", "letters, digits, \".\", \"_\", \"/\" and \"-\", at most 63, a letter or digit first")
+    refuse(
+        "not a name of a label",
+        "letters, digits, \".\", \"_\", \"/\" and \"-\", at most 63, a letter or digit first",
+    )
 }
 
 /// A name of a variable or a secret: the shell's rule, without those that are blocked.
@@ -45,7 +49,10 @@ pub(super) fn variable(name: &str) -> Result<(), Refusal> {
     }
     let upper = name.to_ascii_uppercase();
     if BLOCKED_PREFIXES.iter().any(|prefix| upper.starts_with(prefix)) || BLOCKED.contains(&upper.as_str()) {
-        return refuse("this variable is never taken from a job: it is the loader's, the GPU runtime's or souk's own", "leave it out");
+        return refuse(
+            "this variable is never taken from a job: it is the loader's, the GPU runtime's or souk's own",
+            "leave it out",
+        );
     }
     Ok(())
 }
@@ -140,7 +147,10 @@ mod tests {
     #[test]
     fn case_m18_an_image_that_ends_in_a_newline_is_refused() {
         let (problem, hint) = image("docker.io/x/y:1.2gvmi\n").unwrap_err();
-        assert_eq!((problem.as_str(), hint.as_str()), ("a space or line end at its start or end is not allowed", "remove it"));
+        assert_eq!(
+            (problem.as_str(), hint.as_str()),
+            ("a space or line end at its start or end is not allowed", "remove it")
+        );
     }
 
     #[test]
@@ -176,7 +186,9 @@ mod tests {
 
     #[test]
     fn dangerous_variables_are_blocked_by_name() {
-        for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "ld_preload", "NVIDIA_VISIBLE_DEVICES", "SOUK_TASK", "GLIBC_TUNABLES"] {
+        for name in
+            ["LD_PRELOAD", "LD_LIBRARY_PATH", "ld_preload", "NVIDIA_VISIBLE_DEVICES", "SOUK_TASK", "GLIBC_TUNABLES"]
+        {
             assert!(variable(name).unwrap_err().0.contains("never taken from a job"), "{name}");
         }
         for name in ["", "A=B", "A\u{0}", "1A", "A-B", "A B", "É"] {

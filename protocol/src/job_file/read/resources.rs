@@ -11,7 +11,11 @@ use crate::job_file::{limits, words};
 use crate::terms::Isolation;
 use crate::units::Bytes;
 
-pub(in crate::job_file) fn resources(walk: &mut Walk, root: &mut Fields<'_>, program: Option<ProgramKind>) -> ResourcesSection {
+pub(in crate::job_file) fn resources(
+    walk: &mut Walk,
+    root: &mut Fields<'_>,
+    program: Option<ProgramKind>,
+) -> ResourcesSection {
     let mut fields = root.section(walk, "resources");
     let gpu = optional(walk, &mut fields, "gpu", |walk, field| Some(gpus(walk, field))).unwrap_or_default();
     let cpu = optional(walk, &mut fields, "cpu", |walk, field| {

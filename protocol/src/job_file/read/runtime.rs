@@ -16,7 +16,8 @@ pub(in crate::job_file) fn runtime(walk: &mut Walk, root: &mut Fields<'_>) -> (R
     let secrets = secrets(walk, &mut fields, &env);
     let network = network(walk, &mut fields);
     fields.finish(walk);
-    let bytes = args.iter().map(String::len).chain(env.iter().map(|(name, value)| name.len().saturating_add(value.len())));
+    let bytes =
+        args.iter().map(String::len).chain(env.iter().map(|(name, value)| name.len().saturating_add(value.len())));
     if bytes.fold(0, usize::saturating_add) > limits::ARGS_AND_ENV {
         let problem = format!("args and env are over {} bytes together", limits::ARGS_AND_ENV);
         walk.error_at("runtime.args", problem, "give large data as an input");
@@ -151,7 +152,11 @@ fn network(walk: &mut Walk, fields: &mut Fields<'_>) -> NetworkAccess {
         Some(field) => match walk.text(field) {
             Some(word @ ("none" | "allowlist" | "open")) => word,
             Some("host") => {
-                walk.error_hint(field, "never allowed: a job gets no part of its provider's machine", "none, allowlist or open");
+                walk.error_hint(
+                    field,
+                    "never allowed: a job gets no part of its provider's machine",
+                    "none, allowlist or open",
+                );
                 "none"
             }
             Some(_) => {

@@ -1,6 +1,6 @@
 //! `[array]`, `[[inputs]]`, `[[outputs]]`, `[checkpoint]`: the tasks and their files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{duration, optional, required, ruled};
 use crate::job_file::sections::{
@@ -50,6 +50,7 @@ fn matrix(walk: &mut Walk, field: &Field<'_>) -> Option<BTreeMap<String, Vec<Str
             walk.error_hint(&entry, "this name has its own meaning in placeholders", "choose another");
         }
         let mut values: Vec<String> = Vec::new();
+        let mut seen = BTreeSet::new();
         let items = walk.texts(&entry, usize::try_from(MAX_TASKS).unwrap_or(usize::MAX));
         if items.is_empty() && walk.errors.len() == errors_before {
             walk.error_hint(&entry, "a key without values leaves no task", "give a list of texts");
@@ -57,7 +58,7 @@ fn matrix(walk: &mut Walk, field: &Field<'_>) -> Option<BTreeMap<String, Vec<Str
         for (item, text) in items {
             if text.contains('\0') || text.len() > limits::MATRIX_VALUE {
                 walk.error(&item, format!("a value has at most {} bytes and no NUL", limits::MATRIX_VALUE));
-            } else if values.iter().any(|other| other == text) {
+            } else if !seen.insert(text) {
                 walk.error_hint(&item, "the same value twice runs the same task twice", "keep one");
             } else {
                 values.push(text.to_owned());

@@ -33,8 +33,10 @@ pub(in crate::job_file) fn market(walk: &mut Walk, root: &mut Fields<'_>) -> Mar
     let notice = optional(walk, &mut fields, "notice", duration_or_zero(limits::MAX_NOTICE));
     let mode = optional(walk, &mut fields, "mode", |walk, field| walk.choice(field, Mode::ALL));
     let local = optional(walk, &mut fields, "local", |walk, field| walk.choice(field, Local::ALL));
-    let allow = optional(walk, &mut fields, "allow", |walk, field| Some(providers(walk, field, &[]))).unwrap_or_default();
-    let deny = optional(walk, &mut fields, "deny", |walk, field| Some(providers(walk, field, &allow))).unwrap_or_default();
+    let allow =
+        optional(walk, &mut fields, "allow", |walk, field| Some(providers(walk, field, &[]))).unwrap_or_default();
+    let deny =
+        optional(walk, &mut fields, "deny", |walk, field| Some(providers(walk, field, &allow))).unwrap_or_default();
     fields.finish(walk);
     MarketSection {
         tier,
@@ -99,9 +101,8 @@ pub(in crate::job_file) fn sla(walk: &mut Walk, root: &mut Fields<'_>) -> SlaSec
 
 /// `none`, `telemetry`, `spot:SHARE`, `replicate:N`.
 fn verification(text: &str) -> Result<Verify, GrammarError> {
-    let unknown = |problem: &str| {
-        GrammarError::new(text, 0, problem).with_hint("one of none, telemetry, spot:0.1, replicate:2")
-    };
+    let unknown =
+        |problem: &str| GrammarError::new(text, 0, problem).with_hint("one of none, telemetry, spot:0.1, replicate:2");
     match text.split_once(':') {
         None if text == "none" => Ok(Verify::None),
         None if text == "telemetry" => Ok(Verify::Telemetry),
