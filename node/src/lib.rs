@@ -4,4 +4,5 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
 
+pub mod store;
 pub mod view;
