@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
 
+pub mod net;
 pub mod store;
 pub mod view;
