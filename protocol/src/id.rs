@@ -136,10 +136,10 @@ impl JobId {
 }
 
 impl NetworkId {
-    /// The first eight characters, used in protocol names: `/souk/<net8>/trade/1`.
+    /// Eight hexadecimal digits of the id, used in protocol names: `/souk/<net8>/trade/1`.
     #[must_use]
     pub fn net8(&self) -> String {
-        self.short()
+        self.0.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

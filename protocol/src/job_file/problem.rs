@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::grammar::GrammarError;
 
 /// Most errors shown of one file; a file with more is broken as a whole.
-const MAX_SHOWN: usize = 100;
+pub(super) const MAX_SHOWN: usize = 100;
 
 /// One error of a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use super::problem::{Problem, Warning};
+use super::problem::{MAX_SHOWN, Problem, Warning};
 use super::tree::{Key, Node, Tree};
 use crate::grammar::{GrammarError, nearest, shown};
 
@@ -278,6 +278,11 @@ impl<'a> Fields<'a> {
             let field = Field { path: join(&self.path, &key.name), line: key.line, tree };
             if NEVER.contains(&key.name.as_str()) {
                 walk.error_hint(&field, "never allowed: a job gets no part of its provider's machine", "leave it out");
+                continue;
+            }
+            if walk.errors.len() > MAX_SHOWN {
+                // Only counted from here on, so that a megabyte of nonsense costs no more than its reading.
+                walk.error(&field, "unknown field");
                 continue;
             }
             let hint = match nearest(&key.name, self.known.iter().copied()) {
