@@ -28,12 +28,29 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
 
+mod context;
 mod event;
 mod record;
+mod trader;
+
+mod account;
+mod books;
 mod channel;
 
+mod desk;
+mod provider;
+
+mod renter;
+
+pub use account::{AccountError, LeaseAccount};
+pub use books::{Blocked, Books, HistoryEntry, HistoryKind, LeaseSum, Totals, Worth};
 pub use channel::{Channel, Heard};
+pub use context::Keys;
+pub use desk::Desk;
 pub use event::{
     AuctionReport, Event, JobState, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState, Token,
 };
+pub use provider::{CapacityView, Earned, LeaseState, Provider, ProviderLease};
 pub use record::{OnceKey, Record, Verdict};
+pub use renter::Renter;
+pub use trader::{ReplayError, Trader};
