@@ -137,6 +137,12 @@ impl Books {
         Ok(())
     }
 
+    /// Whether the exposure to `peer` may yet fall by itself: work that runs may be cheaper than its timeout.
+    #[must_use]
+    pub fn is_in_flight(&self, peer: &NodeId) -> bool {
+        self.peers.get(peer).is_some_and(|account| !account.lent.reserved.is_zero())
+    }
+
     /// How much more `peer` may owe.
     #[must_use]
     pub fn room(&self, peer: &NodeId) -> Credits {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use souk_protocol::{
-    Accepted, AttemptEnd, AttemptId, Award, Control, Hash, JobId, LeaseEnd, LeaseId, List, LogEnd, Millis, NodeId, Party,
+    Accepted, AttemptEnd, AttemptId, Award, Billed, Control, Hash, JobId, LeaseEnd, LeaseId, List, LogEnd, Millis, NodeId, Party,
     Receipt, Signed, TaskResult, Text, Timestamp, Verified, Voucher, Work,
 };
 
 use crate::{
-    account::LeaseAccount,
+    account::{AccountError, LeaseAccount},
     channel::Channel,
     context::Context,
     event::{LeaseView, Output},
@@ -49,13 +49,30 @@ pub(super) struct Lease {
     pub(super) ack_at: Option<Millis>,
     /// Since when the renter's silence is longer than the grace.
     pub(super) lapsed: Option<Millis>,
+    /// When the renter last acknowledged everything.
+    pub(super) acked: Millis,
     /// Since when tasks wait for credit.
     pub(super) blocked: Option<Millis>,
+    /// When that was looked at last.
+    pub(super) looked: Millis,
+    /// When it next needs attention.
+    pub(super) due: Option<Millis>,
     /// Whether the executor holds slots for it.
     pub(super) slots_open: bool,
     /// Whether something durable could not be said because too much is unacknowledged.
     pub(super) behind: bool,
     pub(super) remark: Text<500>,
+}
+
+/// Why an attempt cannot be settled so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unsettled {
+    #[error("attempt {0} has no result that waits to be settled")]
+    NotDelivered(AttemptId),
+    #[error("attempt {attempt} claims {} ms, {} are billed", claimed.0, run.0)]
+    NotClaimed { attempt: AttemptId, run: Millis, claimed: Millis },
+    #[error(transparent)]
+    Account(#[from] AccountError),
 }
 
 /// An attempt that is not settled.
@@ -87,7 +104,7 @@ pub(super) enum Phase {
     /// No new tasks; what runs ends, what is delivered is settled.
     Ending { end: LeaseEnd, by: Party, since: Millis },
     /// The receipt is signed by this side.
-    Drafted { receipt: Verified<Receipt> },
+    Drafted { receipt: Verified<Receipt>, since: Millis },
 }
 
 impl Lease {
@@ -106,7 +123,10 @@ impl Lease {
             said: now,
             ack_at: None,
             lapsed: None,
+            acked: now,
             blocked: None,
+            looked: now,
+            due: None,
             slots_open: false,
             behind: false,
             remark: Text::default(),
@@ -152,6 +172,43 @@ impl Lease {
             Attempt::Delivered { result, at } if result.end.is_billed() => Some((result, *at)),
             _ => None,
         })
+    }
+
+    /// Takes a journaled result.
+    pub(super) fn delivered(&mut self, result: Verified<TaskResult>, at: Millis) {
+        let attempt = result.attempt;
+        self.see(&attempt);
+        if matches!(result.end, AttemptEnd::Failed | AttemptEnd::ProviderFault) {
+            let code = result.exit_code.map_or_else(String::new, |code| format!("exit code {code}: "));
+            self.remark = Text::clipped(&format!("task {}: {code}{}", attempt.task, result.reason));
+        }
+        self.attempts.insert(attempt, Attempt::Delivered { result, at });
+    }
+
+    /// Takes the renter's answer to a result. What was not delivered or is settled cannot be settled.
+    pub(super) fn settled(
+        &mut self,
+        attempt: &AttemptId,
+        run: Millis,
+        voucher: Option<Verified<Voucher>>,
+    ) -> Result<(), Unsettled> {
+        let Some(Attempt::Delivered { result, .. }) = self.attempts.get(attempt) else {
+            return Err(Unsettled::NotDelivered(*attempt));
+        };
+        match voucher {
+            Some(voucher) => {
+                if !result.end.is_billed() || run > result.run {
+                    return Err(Unsettled::NotClaimed { attempt: *attempt, run, claimed: result.run });
+                }
+                let item = Billed { attempt: *attempt, result: result.hash(), run };
+                self.account.bill_by(item, &voucher)?;
+                self.results.push(result.signed().clone());
+                self.voucher = Some(voucher);
+            }
+            None => self.unbilled = self.unbilled.saturating_add(1),
+        }
+        self.attempts.remove(attempt);
+        Ok(())
     }
 
     /// Whether this attempt or a later one of the same task was seen.
@@ -224,7 +281,7 @@ impl Lease {
                 let body = Control::End { end: *end, reason: Text::clipped("") };
                 self.tell(body, cx);
             }
-            Phase::Drafted { receipt } => {
+            Phase::Drafted { receipt, .. } => {
                 let body = Control::Receipt(receipt.signed().clone());
                 self.tell(body, cx);
             }

@@ -1,0 +1,285 @@
+//! Announcements and awards: from a call for bids to a lease.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use souk_protocol::{
+    ACCEPT_WITHIN_MS, Accepted, Announcement, Award, Basis, Bid, Control, Credits, DeclineCode, Hash, Message,
+    Millis, NodeId, Timestamp, Verified, Work,
+};
+
+use super::{MAX_LEASES, Provider, SIDE, lease::Lease, work};
+use crate::{
+    context::Context,
+    desk::{BID_BEYOND, OwnBid, Refusal, Wanted},
+    event::{Notice, Output, Reason},
+    record::Record,
+};
+
+/// Declined awards whose answer is kept, so that a repeated award is not judged anew. An award is repeated within its
+/// two seconds or never.
+const MAX_ANSWERS: usize = 1_024;
+
+/// Declines of awards.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    declined: BTreeMap<Hash, Refusal>,
+    order: VecDeque<Hash>,
+}
+
+impl Answers {
+    fn keep(&mut self, award: Hash, refusal: Refusal) {
+        if self.declined.insert(award, refusal).is_none() {
+            self.order.push_back(award);
+        }
+        if self.order.len() > MAX_ANSWERS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.declined.remove(&oldest);
+        }
+    }
+}
+
+/// How far a peer's clock is from this one.
+fn skew(issued: Timestamp, now: Timestamp) -> Millis {
+    Millis(issued.0.abs_diff(now.0))
+}
+
+pub(super) fn announcement(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<'_>) {
+    match bid(provider, call, cx) {
+        Ok(bid) => cx.send(call.renter, Message::Bid(bid)),
+        Err(refusal) => decline(provider, call.renter, call.hash(), &refusal, cx),
+    }
+}
+
+fn bid(
+    provider: &mut Provider,
+    call: &Verified<Announcement>,
+    cx: &mut Context<'_>,
+) -> Result<souk_protocol::Signed<Bid>, Refusal> {
+    provider.desk.admit(call.renter, cx.now.mono)?;
+    if call.network != cx.settings.network {
+        return Err(Refusal::new(DeclineCode::Unknown, "an announcement of another network"));
+    }
+    same_time(call.renter, call.issued, cx)?;
+    let allowed = cx.settings.params.clock_skew;
+    if call.closes.0.saturating_add(allowed.0) < cx.now.wall.0 {
+        return Err(Refusal::new(DeclineCode::Expired, format!("the auction closed at {}", call.closes)));
+    }
+    let window = Millis(call.closes.0.saturating_sub(call.issued.0));
+    if window > cx.settings.params.bid_window_max {
+        let most = cx.settings.params.bid_window_max;
+        return Err(Refusal::new(DeclineCode::Terms, format!("an auction is open for at most {most}")));
+    }
+    selling(provider)?;
+    if call.slots == 0 {
+        return Err(Refusal::new(DeclineCode::Terms, "at least one slot has to be wanted"));
+    }
+    let wanted = Wanted { renter: call.renter, requirement: &call.requirement, terms: &call.terms };
+    cx.books.age(cx.now.wall);
+    let quote = provider.desk.quote(&wanted, call.slots, call.max_rate, cx.books.room(&call.renter))?;
+    let valid_until = Timestamp(call.closes.0.saturating_add(BID_BEYOND.0));
+    let bid = Bid {
+        announcement: call.hash(),
+        renter: call.renter,
+        provider: cx.me(),
+        rate: quote.rate,
+        slots: quote.slots,
+        issued: cx.now.wall,
+        valid_until,
+    };
+    let unfit = || Refusal::new(DeclineCode::Terms, "the bid does not fit its document");
+    let signed = cx.sign(&bid).ok_or_else(unfit)?;
+    let own = OwnBid {
+        renter: call.renter,
+        job: call.job,
+        requirement: call.requirement.clone(),
+        terms: call.terms,
+        rate: quote.rate,
+        slots: quote.slots,
+        valid_until,
+    };
+    if !provider.desk.remember_bid(signed.hash(), own, cx.now.wall) {
+        return Err(Refusal::new(DeclineCode::Busy, "too many bids are open"));
+    }
+    Ok(signed.into_signed())
+}
+
+fn same_time(renter: NodeId, issued: Timestamp, cx: &mut Context<'_>) -> Result<(), Refusal> {
+    let skew = skew(issued, cx.now.wall);
+    let allowed = cx.settings.params.clock_skew;
+    if skew > allowed {
+        cx.notify(Notice::ClockSkew { peer: renter, skew });
+        return Err(Refusal::new(DeclineCode::ClockSkew, format!("clocks differ by {skew}, at most {allowed} is allowed")));
+    }
+    Ok(())
+}
+
+fn selling(provider: &Provider) -> Result<(), Refusal> {
+    if provider.draining {
+        return Err(Refusal::new(DeclineCode::Closed, "the node is stopping"));
+    }
+    if provider.leases.len() >= MAX_LEASES {
+        return Err(Refusal::new(DeclineCode::NoCapacity, format!("at most {MAX_LEASES} leases are kept")));
+    }
+    Ok(())
+}
+
+fn decline(provider: &mut Provider, renter: NodeId, subject: Hash, refusal: &Refusal, cx: &mut Context<'_>) {
+    provider.desk.count(refusal);
+    cx.decline(renter, subject, refusal.code, &refusal.nearest);
+    let nearest = (!refusal.nearest.is_empty()).then(|| refusal.nearest.clone());
+    let reason =
+        Reason { code: refusal.code.word().to_owned(), text: "did not bid or accept".to_owned(), count: 1, nearest };
+    cx.notify(Notice::Declined { renter, reason });
+}
+
+pub(super) fn award(provider: &mut Provider, award: Verified<Award>, work: Vec<Work>, cx: &mut Context<'_>) {
+    let (renter, hash) = (award.renter, award.hash());
+    if let Some(lease) = provider.leases.get_mut(&award.lease) {
+        if lease.award.hash() == hash {
+            lease.resend(cx); // the stored answer, if it has not arrived
+        } else {
+            cx.blame(renter, format_args!("two awards of lease {}", award.lease.short()));
+            cx.decline(renter, hash, DeclineCode::Unknown, "this lease id is taken");
+        }
+        return;
+    }
+    if provider.closed.award(&award, cx) {
+        return;
+    }
+    if let Some(refusal) = provider.answers.declined.get(&hash).cloned() {
+        cx.decline(renter, hash, refusal.code, &refusal.nearest);
+        return;
+    }
+    if let Err(refusal) = accept(provider, award, work, cx) {
+        decline(provider, renter, hash, &refusal, cx);
+        provider.answers.keep(hash, refusal);
+    }
+}
+
+fn accept(
+    provider: &mut Provider,
+    award: Verified<Award>,
+    work: Vec<Work>,
+    cx: &mut Context<'_>,
+) -> Result<(), Refusal> {
+    provider.desk.admit(award.renter, cx.now.mono)?;
+    if cx.now.wall > award.accept_by {
+        let late = Millis(cx.now.wall.0.saturating_sub(award.accept_by.0));
+        return Err(Refusal::new(DeclineCode::Expired, format!("the award ended {late} ago")));
+    }
+    same_time(award.renter, award.issued, cx)?;
+    if award.accept_by.0.saturating_sub(award.issued.0) > ACCEPT_WITHIN_MS {
+        return Err(Refusal::new(DeclineCode::Terms, format!("an award stands for at most {ACCEPT_WITHIN_MS} ms")));
+    }
+    selling(provider)?;
+    basis(provider, &award, cx)?;
+    let wanted = Wanted { renter: award.renter, requirement: &award.requirement, terms: &award.terms };
+    provider.desk.check(&wanted)?;
+    first_tasks(&award, &work)?;
+    let step = award.rate.charge(award.terms.timeout);
+    let tasks = u64::try_from(work.len()).unwrap_or(u64::MAX).max(1);
+    let Some(extra) = step.and_then(|step| step.checked_mul(tasks)) else {
+        return Err(Refusal::new(DeclineCode::Price, "the price of one attempt does not fit an amount"));
+    };
+    lend(&award, extra, cx)?;
+    let unfit = || Refusal::new(DeclineCode::Terms, "the acceptance does not fit its document");
+    let accepted = Accepted {
+        lease: award.lease,
+        award: award.hash(),
+        provider: award.provider,
+        renter: award.renter,
+        at: cx.now.wall,
+    };
+    let accepted = cx.sign(&accepted).ok_or_else(unfit)?;
+    provider.desk.take(award.lease, &award.requirement, award.slots)?;
+    open(provider, award, accepted, work, cx);
+    Ok(())
+}
+
+/// The run starts at once; the signed acceptance follows its sync.
+fn open(
+    provider: &mut Provider,
+    award: Verified<Award>,
+    accepted: Verified<Accepted>,
+    work: Vec<Work>,
+    cx: &mut Context<'_>,
+) {
+    let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
+    let answer = Control::Accepted(accepted.signed().clone());
+    let id = award.lease;
+    let mut lease = Lease::new(award, accepted, cx.settings.boot, cx.now.mono);
+    lease.slots_open = true;
+    cx.out.push(Output::OpenLease(lease.view()));
+    let renter = lease.renter();
+    cx.out.extend(work.iter().map(|work| Output::Run { renter, work: work.clone() }));
+    let mut then = lease.framed(answer, cx.now.mono);
+    then.push(Output::Notify(Notice::Leased { side: SIDE, lease: lease.view() }));
+    cx.persist(record, then);
+    for work in work {
+        work::started(&mut lease, &work, cx);
+    }
+    provider.leases.insert(id, lease);
+    provider.after(&id, cx);
+    provider.offers.refresh(&mut provider.desk, provider.draining, cx);
+}
+
+fn basis(provider: &Provider, award: &Award, cx: &Context<'_>) -> Result<(), Refusal> {
+    let unknown = |nearest: &str| Err(Refusal::new(DeclineCode::Unknown, nearest));
+    if award.slots == 0 {
+        return Err(Refusal::new(DeclineCode::Terms, "a lease has at least one slot"));
+    }
+    match award.basis {
+        Basis::Bid { bid, table: _ } => {
+            let Some(own) = provider.desk.bid(&bid) else { return unknown("the bid is not known here") };
+            let same = own.renter == award.renter
+                && own.job == award.job
+                && own.requirement == award.requirement
+                && own.terms == award.terms
+                && own.rate == award.rate;
+            if !same {
+                return unknown("the award is not what was bid for");
+            }
+            if award.slots > own.slots {
+                return unknown(&format!("the bid was for {} slots, asked {}", own.slots, award.slots));
+            }
+            if own.valid_until < cx.now.wall {
+                return Err(Refusal::new(DeclineCode::Expired, format!("the bid was valid until {}", own.valid_until)));
+            }
+        }
+        Basis::Ask { offer } => {
+            let Some((asks, expires)) = provider.desk.offer(&offer) else {
+                return unknown("the offer is not known here");
+            };
+            if expires < cx.now.wall {
+                return Err(Refusal::new(DeclineCode::Expired, format!("the offer ended at {expires}")));
+            }
+            if asks.rate(&award.requirement) != Some(award.rate) {
+                return Err(Refusal::new(DeclineCode::Price, "the rate is not the one asked for in the offer"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn first_tasks(award: &Award, tasks: &[Work]) -> Result<(), Refusal> {
+    if tasks.len() > usize::try_from(award.slots).unwrap_or(usize::MAX) {
+        let nearest = format!("{} tasks for {} slots", tasks.len(), award.slots);
+        return Err(Refusal::new(DeclineCode::Terms, nearest));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for task in tasks {
+        work::fits(award, task).map_err(|error| Refusal::new(DeclineCode::Terms, error))?;
+        if !seen.insert((task.attempt.task, task.attempt.replica)) {
+            return Err(Refusal::new(DeclineCode::Terms, format!("task {} comes twice", task.attempt.task)));
+        }
+    }
+    Ok(())
+}
+
+fn lend(award: &Award, extra: Credits, cx: &mut Context<'_>) -> Result<(), Refusal> {
+    cx.books.age(cx.now.wall);
+    let blocked = cx.books.may_start(&award.renter, extra);
+    blocked.map_err(|blocked| Refusal::new(DeclineCode::NoCredit, blocked.to_string()))
+}
+

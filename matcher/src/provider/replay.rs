@@ -1,0 +1,129 @@
+//! The provider's state as a fold of its records.
+
+use souk_protocol::{Accepted, Award, Millis, Receipt, Signed, TaskResult, VerifyError, Voucher};
+
+use super::{
+    Provider, end,
+    lease::{Attempt, Lease},
+};
+use crate::{context::Keys, record::Record, trader::ReplayError};
+
+pub(super) fn apply(provider: &mut Provider, record: &Record, keys: &dyn Keys) -> Result<(), ReplayError> {
+    match record {
+        Record::Accepted { award, accepted } => opened(provider, award, accepted, keys),
+        Record::Started { attempt, job } => {
+            let lease = lease(provider, &attempt.lease)?;
+            if lease.knows(attempt) {
+                return Err(wrong(format_args!("attempt {attempt} started twice")));
+            }
+            lease.see(attempt);
+            lease.attempts.insert(*attempt, Attempt::Running { job: *job, stopping: false });
+            Ok(())
+        }
+        Record::Delivered { result } => delivered(provider, result, keys),
+        Record::Settled { attempt, run, voucher } => {
+            let voucher = match voucher {
+                Some(voucher) => Some(verify::<Voucher>("voucher", voucher, keys)?),
+                None => None,
+            };
+            let lease = lease(provider, &attempt.lease)?;
+            lease.settled(attempt, *run, voucher).map_err(wrong)
+        }
+        Record::Receipt { provider: draft, renter } if draft.signer() == keys.id() => {
+            receipt(provider, draft, renter.as_ref(), keys)
+        }
+        Record::Close(close) if close.signer() == keys.id() => {
+            let close = verify("close", close, keys)?;
+            // The renter's side writes the same record.
+            if provider.leases.contains_key(&close.lease) {
+                provider.settle_receipt(&close.lease, None);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn wrong(error: impl std::fmt::Display) -> ReplayError {
+    ReplayError(error.to_string())
+}
+
+fn verify<T: souk_protocol::Document>(
+    what: &str,
+    signed: &Signed<T>,
+    keys: &dyn Keys,
+) -> Result<souk_protocol::Verified<T>, ReplayError> {
+    signed.verify(keys).map_err(|error: VerifyError| wrong(format_args!("{what}: {error}")))
+}
+
+fn lease<'a>(provider: &'a mut Provider, id: &souk_protocol::LeaseId) -> Result<&'a mut Lease, ReplayError> {
+    provider.leases.get_mut(id).ok_or_else(|| wrong(format_args!("lease {} is not open", id.short())))
+}
+
+fn opened(
+    provider: &mut Provider,
+    award: &Signed<Award>,
+    accepted: &Signed<Accepted>,
+    keys: &dyn Keys,
+) -> Result<(), ReplayError> {
+    let award = verify("award", award, keys)?;
+    let accepted = verify("acceptance", accepted, keys)?;
+    let fits = accepted.award == award.hash() && accepted.lease == award.lease && award.provider == keys.id();
+    if !fits || accepted.signer() != award.provider {
+        return Err(wrong("an acceptance that is not of its award"));
+    }
+    if provider.knows(&award.lease) {
+        return Err(wrong(format_args!("lease {} was accepted twice", award.lease.short())));
+    }
+    let held = provider.desk.hold(award.lease, &award.requirement, award.slots);
+    held.map_err(|refusal| wrong(refusal.nearest))?;
+    // Boot and times come with the event that ends the replay.
+    provider.leases.insert(award.lease, Lease::new(award, accepted, 0, Millis::ZERO));
+    Ok(())
+}
+
+fn delivered(provider: &mut Provider, result: &Signed<TaskResult>, keys: &dyn Keys) -> Result<(), ReplayError> {
+    let result = verify("result", result, keys)?;
+    let lease = lease(provider, &result.attempt.lease)?;
+    if result.signer() != lease.award.provider || result.renter != lease.award.renter {
+        return Err(wrong("a result of another node"));
+    }
+    let fresh = match lease.attempts.get(&result.attempt) {
+        Some(Attempt::Running { .. }) => true,
+        Some(Attempt::Delivered { .. }) => false,
+        None => !lease.knows(&result.attempt),
+    };
+    if !fresh {
+        return Err(wrong(format_args!("attempt {} was delivered twice", result.attempt)));
+    }
+    lease.delivered(result, Millis::ZERO);
+    Ok(())
+}
+
+fn receipt(
+    provider: &mut Provider,
+    draft: &Signed<Receipt>,
+    renter: Option<&Signed<Receipt>>,
+    keys: &dyn Keys,
+) -> Result<(), ReplayError> {
+    let draft = verify("receipt", draft, keys)?;
+    let id = draft.lease;
+    let lease = lease(provider, &id)?;
+    match renter {
+        None => {
+            if draft.total != lease.account.total() || draft.award != lease.award.hash() {
+                return Err(wrong(format_args!("the receipt of lease {} is not its account", id.short())));
+            }
+            end::replayed(lease, draft);
+            provider.desk.release(&id);
+        }
+        Some(renter) => {
+            let renter = verify("receipt", renter, keys)?;
+            if renter.hash() != draft.hash() || renter.signer() != lease.renter() {
+                return Err(wrong(format_args!("the renter's receipt of lease {} differs", id.short())));
+            }
+            provider.settle_receipt(&id, Some(renter.into_signed()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Silence, restarts and timers. Unknown is not dead: a lease ends by a signed end or a passed grace, nothing else.
+
+use souk_protocol::{AttemptEnd, Control, LeaseEnd, LeaseFrame, LeaseId, Millis, NodeId, Text};
+
+use super::{
+    Provider, end,
+    lease::{ACK_WITHIN, Attempt, HEARTBEAT, Lease, Phase},
+    work,
+};
+use crate::{
+    channel::{Channel, Heard},
+    context::Context,
+    event::{Output, Settings},
+};
+
+/// How long the renter's silence is waited for: the network's grace, or the offline window it was granted.
+fn grace(lease: &Lease, settings: &Settings) -> Millis {
+    settings.params.lease_grace.max(lease.award.terms.offline)
+}
+
+/// Takes a frame of the renter; the message in it, if there is a new one.
+pub(super) fn hear(lease: &mut Lease, frame: LeaseFrame, cx: &mut Context<'_>) -> Option<Control> {
+    let now = cx.now.mono;
+    lease.heard = now;
+    let was_settled = lease.channel.is_settled();
+    let heard = lease.channel.handle(frame, now);
+    if lease.channel.is_settled() && !was_settled {
+        lease.acked = now;
+    }
+    if lease.lapsed.take().is_some() {
+        back(lease, cx);
+    }
+    let body = match heard {
+        Heard::New(body) => {
+            if lease.ack_at.is_none() {
+                lease.ack_at = Some(now.saturating_add(ACK_WITHIN));
+            }
+            Some(body)
+        }
+        Heard::Alive(body) => Some(body),
+        Heard::Again => {
+            lease.say(Control::Heartbeat, cx);
+            None
+        }
+        Heard::Restarted(body) => {
+            lease.repeat(cx);
+            lease.say(Control::Heartbeat, cx);
+            (body != Control::Resume).then_some(body)
+        }
+    };
+    if lease.behind && lease.channel.is_settled() {
+        lease.repeat(cx);
+    }
+    body
+}
+
+/// The renter is there again after the grace: it gets what is left, and time to answer.
+fn back(lease: &mut Lease, cx: &mut Context<'_>) {
+    match &mut lease.phase {
+        Phase::Ending { end, since, .. } => {
+            *since = cx.now.mono;
+            let body = Control::End { end: *end, reason: Text::clipped("the renter was silent for longer than the grace") };
+            lease.tell(body, cx);
+        }
+        Phase::Drafted { since, .. } => *since = cx.now.mono,
+        Phase::Open => {}
+    }
+    lease.resend(cx);
+}
+
+/// All records are applied: attempts that ran are lost, leases go on.
+pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
+    let now = cx.now.mono;
+    provider.closed.restart(cx.settings.boot);
+    let ids: Vec<_> = provider.leases.keys().copied().collect();
+    for id in ids {
+        let Some(lease) = provider.leases.get_mut(&id) else { continue };
+        lease.channel = Channel::new(id, cx.settings.boot);
+        (lease.heard, lease.said, lease.acked) = (now, now, now);
+        for attempt in lease.attempts.values_mut() {
+            if let Attempt::Delivered { at, .. } = attempt {
+                *at = now;
+            }
+        }
+        if let Phase::Drafted { since, .. } = &mut lease.phase {
+            *since = now;
+        }
+        if matches!(lease.phase, Phase::Open) {
+            lease.slots_open = true;
+            cx.out.push(Output::OpenLease(lease.view()));
+        }
+        lease.say(Control::Resume, cx);
+        lease.repeat(cx);
+        let lost: Vec<_> = lease
+            .attempts
+            .iter()
+            .filter_map(|(id, attempt)| match attempt {
+                Attempt::Running { job, .. } => Some((*id, *job)),
+                Attempt::Delivered { .. } => None,
+            })
+            .collect();
+        for (attempt, job) in lost {
+            let result = lease.blank(attempt, job, AttemptEnd::Lost, "the provider restarted", cx.now.wall);
+            work::deliver(lease, &result, cx);
+        }
+        provider.after(&id, cx);
+    }
+    provider.offers.refresh(&mut provider.desk, provider.draining, cx);
+}
+
+/// A connection to the renter is there: what waits goes out at once.
+pub(super) fn peer_up(provider: &mut Provider, peer: NodeId, cx: &mut Context<'_>) {
+    for lease in provider.leases.values_mut().filter(|lease| lease.renter() == peer) {
+        lease.say(Control::Resume, cx);
+        lease.resend(cx);
+        lease.due = due(lease, cx.settings);
+    }
+}
+
+/// When something is due.
+pub(super) fn wake_at(provider: &Provider) -> Option<Millis> {
+    let leases = provider.leases.values().filter_map(|lease| lease.due);
+    let offer = provider.offers.due(&provider.desk, provider.draining);
+    leases.chain(offer).min()
+}
+
+/// When this lease next needs attention.
+pub(super) fn due(lease: &Lease, settings: &Settings) -> Option<Millis> {
+    if let Some(lapsed) = lease.lapsed {
+        return Some(lapsed.saturating_add(lease.award.terms.retention));
+    }
+    let short = settings.params.lease_grace;
+    [
+        Some(lease.heard.saturating_add(grace(lease, settings))),
+        Some(lease.said.saturating_add(HEARTBEAT)),
+        lease.ack_at,
+        lease.channel.resend_at(),
+        lease.blocked.map(|_| lease.looked.saturating_add(work::CREDIT_RETRY)),
+        end::unpaid_at(lease, short),
+        end::give_up_at(lease, short),
+    ]
+    .into_iter()
+    .flatten()
+    .min()
+}
+
+pub(super) fn wake(provider: &mut Provider, cx: &mut Context<'_>) {
+    let now = cx.now.mono;
+    let ready = |lease: &Lease| lease.due.is_some_and(|due| due <= now);
+    let ids: Vec<_> = provider.leases.iter().filter(|(_, lease)| ready(lease)).map(|(id, _)| *id).collect();
+    for id in ids {
+        tick(provider, &id, cx);
+    }
+    provider.offers.refresh(&mut provider.desk, provider.draining, cx);
+}
+
+fn tick(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
+    let Some(lease) = provider.leases.get_mut(id) else { return };
+    let (now, short) = (cx.now.mono, cx.settings.params.lease_grace);
+    let passed = |at: Option<Millis>| at.is_some_and(|at| at <= now);
+    if let Some(lapsed) = lease.lapsed {
+        if passed(Some(lapsed.saturating_add(lease.award.terms.retention))) {
+            return end::close(provider, id, cx);
+        }
+        return provider.after(id, cx);
+    }
+    if passed(Some(lease.heard.saturating_add(grace(lease, cx.settings)))) {
+        lapse(lease, cx);
+        return provider.after(id, cx);
+    }
+    if passed(lease.channel.resend_at()) {
+        lease.resend(cx);
+    }
+    if passed(end::unpaid_at(lease, short)) {
+        let reason = "no voucher came for delivered work";
+        end::by_provider(lease, LeaseEnd::Unpaid, reason, Some(AttemptEnd::Preempted), cx);
+    }
+    if passed(end::give_up_at(lease, short)) {
+        return end::give_up(provider, id, cx);
+    }
+    if passed(lease.ack_at) || passed(Some(lease.said.saturating_add(HEARTBEAT))) {
+        lease.say(Control::Heartbeat, cx);
+    }
+    provider.after(id, cx);
+}
+
+/// The renter was silent for longer than the grace: its work stops, its results are kept.
+fn lapse(lease: &mut Lease, cx: &mut Context<'_>) {
+    end::by_provider(lease, LeaseEnd::Unreachable, "the renter was silent for longer than the grace", Some(AttemptEnd::Lost), cx);
+    lease.lapsed = Some(cx.now.mono);
+}
