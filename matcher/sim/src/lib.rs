@@ -1,1 +1,62 @@
-//! placeholder
+//! The market in a box: a seeded discrete-event simulator that drives the rules of `souk-matcher`, the very ones that
+//! nodes run, through everything that can go wrong.
+//!
+//! Time is virtual, signatures are a table, the network loses, repeats and reorders, disks lag behind, nodes are
+//! killed between any two steps and come back with what was durable. A [`Ledger`] gathers facts from outside and asks
+//! the [`invariant`]s about each of them. One seed is one exact run.
+//!
+//! ```text
+//!  workload ─ jobs ─┐                    ┌─ disk: Persist ... Persisted, or lost in a crash
+//!  faults ─ crash, ─┼─> World ─ Event ─> Trader ─ Output ─┼─ network: Send ... Message, late, twice or never
+//!  cut, disconnect ─┘     │              └─ executor: Run ... Ended; collector: Collect ... Held
+//!                         └─> Ledger ─> invariants ─> Report { violations, digest }
+//! ```
+//!
+//! ```
+//! let report = souk_sim::run(1, &souk_sim::Scenario::smoke());
+//! assert!(report.holds(), "{report}");
+//! ```
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
+
+mod time;
+mod random;
+mod queue;
+
+mod scenario;
+mod workload;
+mod faults;
+
+mod keys;
+mod network;
+mod disk;
+mod executor;
+mod credit;
+mod node;
+
+mod deed;
+mod world;
+mod trace;
+
+pub mod invariant;
+mod ledger;
+mod report;
+
+pub use invariant::Invariant;
+pub use keys::Table;
+pub use ledger::Violation;
+pub use random::MILLION;
+pub use report::Report;
+pub use scenario::{Broken, Faults, RecordKind, Scenario};
+pub use time::Micros;
+
+/// Runs a scenario. The same seed gives the same report, to the bit.
+#[must_use]
+pub fn run(seed: u64, scenario: &Scenario) -> Report {
+    world::World::new(seed, scenario, None).run()
+}
+
+/// Like [`run`], and tells `trace` everything that happens, a line each.
+pub fn run_traced(seed: u64, scenario: &Scenario, trace: &mut dyn FnMut(&str)) -> Report {
+    world::World::new(seed, scenario, Some(trace)).run()
+}

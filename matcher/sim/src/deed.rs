@@ -1,0 +1,320 @@
+//! Carries out what the rules answer: writes, sends, runs, collects.
+
+use std::sync::Arc;
+
+use souk_matcher::{Event, LeaseView, Notice, Output, Record, Token};
+use souk_protocol::{
+    AttemptEnd, AttemptId, Credits, Discharge, Message, Millis, NodeId, Offer, RunState, Signed, TaskResult, Verified, Work,
+};
+
+use crate::{
+    invariant::{self, Invariant},
+    network::{NodeIndex, Pair, Sent},
+    node::Collecting,
+    scenario::Broken,
+    time::Micros,
+    workload,
+    world::{Happening, Local, World},
+};
+
+/// How often a fetch of inputs is tried, once a second, before the attempt fails for want of them.
+const FETCH_TRIES: u32 = 15;
+/// How long outputs are tried to be collected without progress: the network's `lease_grace`.
+const COLLECT_FOR: Micros = Micros::millis(60_000);
+/// Share of gossiped offers that a node misses, in millionths; the exchange between nodes makes up for it.
+const OFFERS_MISSED: u32 = 50_000;
+/// How often a disk stalls, in millionths of its syncs, and for how long at most.
+const STALLS: (u32, Micros) = (3_000, Micros::millis(2_500));
+
+impl World<'_> {
+    pub(crate) fn carry_out(&mut self, node: NodeIndex, outputs: Vec<Output>) {
+        for output in outputs {
+            self.carry_out_one(node, output);
+        }
+    }
+
+    fn carry_out_one(&mut self, node: NodeIndex, output: Output) {
+        match output {
+            Output::Persist { record, token } => self.persist(node, &record, token),
+            Output::Send { to, message } => self.send(node, &to, &message),
+            Output::Offer(offer) => self.offer(node, offer),
+            Output::Blame { peer, fault } => {
+                let peer = self.index(&peer);
+                self.violated(Invariant::NobodyIsBlamed, format!("node {node} blames {peer:?}: {fault}"));
+            }
+            Output::OpenLease(lease) => self.open_lease(node, lease),
+            Output::Run { renter, work } => self.run_attempt(node, renter, work),
+            Output::Stop { attempt, end, grace } => self.stop_attempt(node, attempt, end, grace),
+            Output::CloseLease { lease } => {
+                self.tell(|_| format!("{node} closes {lease:?}"));
+                let Some(alive) = self.nodes.get_mut(node).and_then(|node| node.alive.as_mut()) else { return };
+                let outcome = alive.executor.close(&lease);
+                self.ledger.check(self.now, outcome);
+            }
+            Output::Forget { lease } => {
+                if let Some(node) = self.nodes.get_mut(node) {
+                    node.outputs.retain(|attempt| attempt.lease != lease);
+                }
+            }
+            Output::Collect { provider, result } => self.begin_collecting(node, &provider, &result),
+            Output::Abandon { attempt } => {
+                if let Some(alive) = self.nodes.get_mut(node).and_then(|node| node.alive.as_mut()) {
+                    alive.collecting.remove(&attempt);
+                }
+            }
+            Output::Notify(notice) => self.notice(node, &notice),
+            // Who may fetch what is the data plane's concern.
+            _ => {}
+        }
+    }
+
+    fn notice(&mut self, node: NodeIndex, notice: &Notice) {
+        if let Notice::Auction { .. } = notice {
+            self.report.auctions += 1;
+        }
+        self.tell(|_| format!("{node} {}", crate::trace::notice(notice)));
+    }
+
+    fn persist(&mut self, index: NodeIndex, record: &Record, token: Token) {
+        let now = self.now;
+        let bytes = match record.encode() {
+            Ok(bytes) => bytes,
+            Err(error) => return self.violated(Invariant::MessagesFit, format!("node {index} writes {error}")),
+        };
+        self.tell(|_| format!("{index} writes {}", crate::trace::record(record)));
+        self.log(1, index, &bytes);
+        self.report.records += 1;
+        let slowest = if self.is_calm { Micros::millis(5) } else { self.scenario.faults.slowest_sync };
+        let stalls = !self.is_calm && slowest > Micros::millis(5) && self.dice.chance(STALLS.0);
+        // Most syncs are quick.
+        let most = match (stalls, self.dice.chance(900_000)) {
+            (true, _) => STALLS.1,
+            (false, true) => Micros::millis(5),
+            (false, false) => slowest,
+        };
+        let delay = self.dice.span(Micros(300), most);
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let at = node.disk.write(now, delay, token, bytes);
+        let id = node.id;
+        let Some(alive) = &mut node.alive else { return };
+        alive.credit.note(&id, record);
+        if self.scenario.broken == Some(Broken::SpeaksBeforeJournal) {
+            let clocks = node.clocks(now);
+            let Some(alive) = &mut node.alive else { return };
+            let outputs = alive.trader.handle(Event::Persisted(token), clocks);
+            self.carry_out(index, outputs);
+        }
+        self.push_local(at, index, Local::Synced);
+    }
+
+    fn send(&mut self, from: NodeIndex, to: &NodeId, message: &Message) {
+        self.ledger.said(self.now, from, message);
+        let Some(to) = self.index(to) else { return };
+        let bytes = match message.encode() {
+            Ok(bytes) => Arc::new(bytes),
+            Err(error) => return self.violated(Invariant::MessagesFit, format!("node {from} sends {error}")),
+        };
+        self.log(2, from, &bytes);
+        let (sent, bytes) = self.network.send(self.now, from, to, bytes);
+        match (sent, bytes) {
+            (Sent::Dials { at, epoch }, _) => self.push(at, Happening::Dialled { pair: Pair::of(from, to), epoch }),
+            (Sent::Breaks { at, epoch }, _) => self.push(at, Happening::Broken { pair: Pair::of(from, to), epoch }),
+            (sent, Some(bytes)) => self.travel(from, to, sent, &bytes),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn travel(&mut self, from: NodeIndex, to: NodeIndex, sent: Sent, bytes: &Arc<Vec<u8>>) {
+        if let Sent::Arrives { at, epoch, again } = sent {
+            let bytes = Arc::clone(bytes);
+            if let Some(again) = again {
+                self.push(again, Happening::Arrive { from, to, epoch: None, bytes: Arc::clone(&bytes) });
+            }
+            self.push(at, Happening::Arrive { from, to, epoch: Some(epoch), bytes });
+        }
+    }
+
+    fn offer(&mut self, from: NodeIndex, offer: Verified<Offer>) {
+        let offer = Arc::new(offer);
+        self.log(3, from, &offer.hash().0);
+        self.learn_offer(from, Arc::clone(&offer));
+        for to in 0..self.nodes.len() {
+            if to != from && self.network.passes(from, to) && !self.dice.chance(OFFERS_MISSED) {
+                // A few hops of gossip.
+                let distance = self.network.distance(Pair::of(from, to));
+                let at = self.now + self.dice.around(distance) + self.dice.around(distance);
+                self.push(at, Happening::Offer { to, offer: Arc::clone(&offer) });
+            }
+        }
+    }
+
+    pub(crate) fn learn_offer(&mut self, to: NodeIndex, offer: Arc<Verified<Offer>>) {
+        let Some(node) = self.nodes.get_mut(to) else { return };
+        let is_own = node.id == offer.provider;
+        let Some(alive) = &mut node.alive else { return };
+        if alive.offers.get(&offer.provider).is_some_and(|known| known.sequence >= offer.sequence) {
+            return;
+        }
+        alive.offers.insert(offer.provider, Arc::clone(&offer));
+        if !is_own {
+            self.tell_node(to, Event::Offer((*offer).clone()));
+        }
+    }
+
+    /// Anti-entropy: a node learns the offers that another knows.
+    pub(crate) fn exchange_offers(&mut self, node: NodeIndex) {
+        for _ in 0..2 {
+            let other = usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or(0);
+            if other == node || !self.network.passes(other, node) || !self.network.passes(node, other) {
+                continue;
+            }
+            let known = self.nodes.get(other).and_then(|node| node.alive.as_ref());
+            let offers: Vec<_> = known.map(|alive| alive.offers.values().cloned().collect()).unwrap_or_default();
+            for offer in offers {
+                self.learn_offer(node, offer);
+            }
+        }
+    }
+
+    fn open_lease(&mut self, index: NodeIndex, lease: LeaseView) {
+        let job = lease.job;
+        self.tell(|world| {
+            let number = world.jobs.iter().position(|planned| planned.job == job);
+            format!("{index} opens {:?} for {:?} job {number:?} slots {}", lease.lease, world.index(&lease.peer), lease.slots)
+        });
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let Some(alive) = &mut node.alive else { return };
+        let outcome = alive.executor.open(lease, &node.policy.total);
+        self.ledger.check(self.now, outcome);
+    }
+
+    fn run_attempt(&mut self, index: NodeIndex, renter: NodeId, work: Work) {
+        let (now, attempt) = (self.now, work.attempt);
+        self.tell(|_| format!("{index} runs {attempt}"));
+        self.report.attempts += 1;
+        self.ledger.begun(now, attempt);
+        let fate = workload::fate(self.seed, self.scenario, &work.job, &attempt);
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let limit = node.policy.stranger_limit;
+        let Some(alive) = &mut node.alive else { return };
+        let due = alive.executor.run(now, renter, work, fate);
+        let (owed, running) = alive.credit.exposure(&renter, alive.executor.running());
+        self.ledger.check(now, invariant::within_exposure(owed, running, limit));
+        match due {
+            Ok(due) => {
+                self.push_local(now + Micros(50), index, Local::Fetching(attempt));
+                self.push_local(due.at, index, Local::Start { attempt, turn: due.turn, tries: 0 });
+            }
+            Err(fault) => self.ledger.check(now, Err(fault)),
+        }
+    }
+
+    pub(crate) fn start_attempt(&mut self, index: NodeIndex, attempt: AttemptId, turn: u32, tries: u32) {
+        let now = self.now;
+        let alive = self.nodes.get(index).and_then(|node| node.alive.as_ref());
+        let Some(renter) = alive.and_then(|alive| alive.executor.fetches(&attempt, turn)) else { return };
+        let reachable = self
+            .index(&renter)
+            .is_some_and(|renter| self.network.passes(renter, index) && self.network.passes(index, renter));
+        if !reachable && tries < FETCH_TRIES {
+            return self.push_local(now + Micros::millis(1_000), index, Local::Start { attempt, turn, tries: tries + 1 });
+        }
+        let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
+        if !reachable {
+            alive.executor.input_failed(&attempt);
+        }
+        let Some(due) = alive.executor.start(now, &attempt) else { return };
+        self.push_local(due.at, index, Local::Finish { attempt, turn: due.turn });
+        if reachable {
+            self.tell_node(index, Event::Running { attempt, state: RunState::Running });
+        }
+    }
+
+    fn stop_attempt(&mut self, index: NodeIndex, attempt: AttemptId, end: AttemptEnd, grace: Millis) {
+        self.tell(|_| format!("{index} stops {attempt} as {end}"));
+        let at = self.now + self.dice.span(Micros(100), Micros::from(grace));
+        let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
+        if let Some(due) = alive.executor.stop(&attempt, end, at) {
+            self.push_local(due.at, index, Local::Finish { attempt, turn: due.turn });
+        }
+    }
+
+    pub(crate) fn finish_attempt(&mut self, index: NodeIndex, attempt: AttemptId, turn: u32) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let wall = node.wall(now);
+        let Some(alive) = &mut node.alive else { return };
+        let Some(mut ended) = alive.executor.finish(now, wall, &attempt, turn) else { return };
+        if ended.has_outputs {
+            node.outputs.insert(attempt);
+        }
+        self.ledger.ran(attempt, ended.outcome.run, ended.has_outputs);
+        self.tell(|_| format!("{index} ends {attempt} {} after {} ms", ended.outcome.end, ended.outcome.run.0));
+        if self.scenario.broken == Some(Broken::Overclaims) {
+            ended.outcome.run = Millis(ended.outcome.run.0.saturating_mul(2));
+        }
+        self.tell_node(index, Event::Ended { attempt, outcome: ended.outcome });
+    }
+
+    fn begin_collecting(&mut self, index: NodeIndex, provider: &NodeId, result: &TaskResult) {
+        let Some(provider) = self.index(provider) else { return };
+        let (now, attempt) = (self.now, result.attempt);
+        let has_outputs = result.files > 0 || result.stdout.len > 0 || result.stderr.len > 0;
+        let distance = self.network.distance(Pair::of(index, provider));
+        let at = now + self.dice.around(distance) + self.dice.around(distance);
+        let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
+        alive.collecting.insert(attempt, Collecting { provider, since: now, has_outputs });
+        self.push_local(at, index, Local::Collect(attempt));
+    }
+
+    pub(crate) fn collect(&mut self, index: NodeIndex, attempt: AttemptId) {
+        let now = self.now;
+        let alive = self.nodes.get(index).and_then(|node| node.alive.as_ref());
+        let Some(Collecting { provider, since, has_outputs }) =
+            alive.and_then(|alive| alive.collecting.get(&attempt)).copied()
+        else {
+            return;
+        };
+        let reachable = self.network.passes(provider, index) && self.network.passes(index, provider);
+        let there = self.nodes.get(provider).is_some_and(|node| node.outputs.contains(&attempt));
+        let spoilt = has_outputs && !self.is_calm && self.dice.chance(self.scenario.faults.uncollectable);
+        let lies = self.scenario.broken == Some(Broken::SaysHeld);
+        let event = if lies {
+            Event::Held { attempt }
+        } else if spoilt {
+            Event::NotHeld { attempt, reason: "wrong hash".to_owned() }
+        } else if reachable && there || !has_outputs {
+            self.ledger.held(attempt);
+            Event::Held { attempt }
+        } else if reachable {
+            Event::NotHeld { attempt, reason: "missing".to_owned() }
+        } else if now.since(since) > COLLECT_FOR {
+            Event::NotHeld { attempt, reason: "no progress".to_owned() }
+        } else {
+            return self.push_local(now + Micros::millis(1_000), index, Local::Collect(attempt));
+        };
+        if let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) {
+            alive.collecting.remove(&attempt);
+        }
+        self.tell_node(index, event);
+    }
+
+    /// A provider signs that what its renters vouchered so far was paid.
+    pub(crate) fn discharge(&mut self, index: NodeIndex) {
+        let Some(node) = self.nodes.get(index) else { return };
+        let Some(alive) = &node.alive else { return };
+        let (creditor, key, wall) = (node.id, Arc::clone(&node.key), node.wall(self.now));
+        for (debtor, amount) in alive.credit.undischarged() {
+            if amount == Credits(0) {
+                continue;
+            }
+            let discharge = Discharge { creditor, debtor, nonce: self.dice.bytes(), amount, at: wall };
+            let Ok(signed) = Signed::sign(&discharge, &*key) else { continue };
+            self.report.discharges += 1;
+            if let Some(debtor) = self.index(&debtor) {
+                self.tell_node(debtor, Event::Discharge(signed.clone()));
+            }
+            self.tell_node(index, Event::Discharge(signed));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which faults strike when: planned before a run begins.
+
+use crate::{
+    network::{Cut, NodeIndex, Pair},
+    random::Dice,
+    scenario::Scenario,
+    time::Micros,
+    world::{Happening, World},
+};
+
+/// A fault, or the end of one.
+#[derive(Debug, Clone)]
+pub(crate) enum Fault {
+    /// A node is killed.
+    Crash(NodeIndex, Micros),
+    /// It comes back.
+    Restart(NodeIndex),
+    /// The network is cut.
+    Cut(usize, Cut),
+    /// And whole again.
+    Heal(usize),
+    /// Connections break, so many of those there are.
+    Disconnect,
+    /// A provider stops selling.
+    Drain(NodeIndex),
+    /// A provider changes its terms.
+    Policy(NodeIndex, u64),
+    /// No more faults from now on.
+    Calm,
+}
+
+/// All faults of a run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) faults: Vec<(Micros, Fault)>,
+    /// Of each node's clock, in milliseconds.
+    pub(crate) skews: Vec<i64>,
+}
+
+pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
+    let mut dice = Dice::new(seed, "faults");
+    let kinds = scenario.faults;
+    let until = scenario.faults_until;
+    let nodes = scenario.nodes as u64;
+    let mut faults = Vec::new();
+    let node = |dice: &mut Dice, from: u64| usize::try_from(dice.between(from, nodes.saturating_sub(1))).unwrap_or(0);
+    let first_provider = nodes.saturating_sub(scenario.providers as u64);
+    for _ in 0..kinds.crashes {
+        // Renters are few and their crashes teach the most.
+        let victim = if dice.chance(400_000) {
+            usize::try_from(dice.below(scenario.renters as u64)).unwrap_or(0)
+        } else {
+            node(&mut dice, 0)
+        };
+        let away = if dice.chance(600_000) { Micros::millis(5_000) } else { kinds.away.1 };
+        let away = dice.span(kinds.away.0, away.max(kinds.away.0));
+        faults.push((dice.span(Micros(0), until), Fault::Crash(victim, away)));
+    }
+    for number in 0..kinds.cuts {
+        let at = dice.span(Micros(0), until);
+        let share = *dice.pick(&[50_000, 200_000, 500_000]).unwrap_or(&50_000);
+        let inside = (0..scenario.nodes).map(|_| dice.chance(share)).collect();
+        let cut = Cut { inside, one_way: dice.chance(400_000) };
+        let end = at + dice.span(Micros::millis(500), kinds.longest_cut);
+        faults.push((at, Fault::Cut(number, cut)));
+        faults.push((end.min(until), Fault::Heal(number)));
+    }
+    for _ in 0..kinds.disconnects {
+        faults.push((dice.span(Micros(0), until), Fault::Disconnect));
+    }
+    for _ in 0..kinds.drains {
+        faults.push((dice.span(Micros(0), until), Fault::Drain(node(&mut dice, first_provider))));
+    }
+    for variant in 0..kinds.policies {
+        let provider = node(&mut dice, first_provider);
+        faults.push((dice.span(Micros(0), until), Fault::Policy(provider, variant as u64 + 1)));
+    }
+    faults.push((until, Fault::Calm));
+    Plan { faults, skews: skews(&mut dice, scenario) }
+}
+
+fn skews(dice: &mut Dice, scenario: &Scenario) -> Vec<i64> {
+    let most = scenario.faults.skew.0;
+    let ordinary = |dice: &mut Dice| i64::try_from(dice.between(0, most * 2)).unwrap_or(0) - i64::try_from(most).unwrap_or(0);
+    let mut skews: Vec<_> = (0..scenario.nodes).map(|_| ordinary(dice)).collect();
+    for _ in 0..scenario.faults.bad_clocks {
+        // Only of nodes that do nothing but sell: a renter with such a clock gets nothing, which is another test.
+        let index = dice.between(scenario.renters as u64, (scenario.nodes as u64).saturating_sub(1));
+        let far = i64::try_from(dice.between(3_000, 60_000)).unwrap_or(0);
+        let far = if dice.chance(500_000) { far } else { -far };
+        if let Some(skew) = usize::try_from(index).ok().and_then(|index| skews.get_mut(index)) {
+            *skew = far;
+        }
+    }
+    skews
+}
+
+impl World<'_> {
+    pub(crate) fn strike(&mut self, fault: Fault) {
+        match fault {
+            Fault::Crash(node, away) => self.crash(node, away),
+            Fault::Restart(node) => self.start(node),
+            Fault::Cut(number, cut) => {
+                self.tell(|_| {
+                    let inside: Vec<_> = (0..cut.inside.len()).filter(|n| cut.inside.get(*n) == Some(&true)).collect();
+                    format!("cut {number} one-way {} {inside:?}", cut.one_way)
+                });
+                self.network.cut(number, cut);
+            }
+            Fault::Heal(number) => {
+                self.tell(|_| format!("heal {number}"));
+                self.network.heal(number);
+            }
+            Fault::Disconnect => {
+                let all = self.network.all();
+                if let Some((pair, epoch)) = self.dice.pick(&all).copied() {
+                    self.tell(|_| format!("disconnect {pair:?}"));
+                    self.broken(pair, epoch);
+                }
+            }
+            Fault::Drain(node) => {
+                self.tell(|_| format!("{node} drains"));
+                self.tell_node(node, souk_matcher::Event::Drain);
+            }
+            Fault::Policy(index, variant) => {
+                let policy = crate::workload::policy(self.seed, self.scenario, index, variant);
+                let Some(node) = self.nodes.get_mut(index) else { return };
+                node.policy = policy;
+                let told = node.told_policy(self.scenario.broken);
+                self.tell_node(index, souk_matcher::Event::Policy(Box::new(told)));
+            }
+            Fault::Calm => {
+                self.tell(|_| "calm".to_owned());
+                self.is_calm = true;
+                self.network.calm();
+            }
+        }
+    }
+
+    fn crash(&mut self, index: NodeIndex, away: Micros) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let Some(alive) = node.alive.take() else { return };
+        self.report.crashes += 1;
+        for (attempt, ran) in alive.executor.attempts(now) {
+            self.ledger.ran(attempt, ran, false);
+        }
+        self.lose_unsynced(index);
+        self.tell(|_| format!("{index} crashes, back in {away}"));
+        for (pair, epoch) in self.network.crash(index) {
+            let quick = self.dice.chance(500_000);
+            let after = if quick { Micros::millis(200) } else { Micros::millis(10_000) };
+            let at = now + self.dice.span(Micros(0), after);
+            self.push(at, Happening::Broken { pair, epoch });
+        }
+        self.push(now + away, Happening::Fault(Fault::Restart(index)));
+    }
+
+    fn lose_unsynced(&mut self, index: NodeIndex) {
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let id = node.id;
+        let kept = usize::try_from(self.dice.between(0, node.disk.pending() as u64)).unwrap_or(0);
+        let kept = node.disk.crash(kept);
+        let from = node.disk.records().len().saturating_sub(kept);
+        for bytes in node.disk.records().iter().skip(from) {
+            if let Ok(record) = souk_matcher::Record::decode(bytes) {
+                self.ledger.durable(self.now, index, &id, &record);
+            }
+        }
+        if let Some(crate::scenario::Broken::LyingDisk { records }) = self.scenario.broken {
+            node.disk.forget_newest(records);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! What really happened, gathered from outside: durable records of all nodes over all time, what was said, what ran.
+//!
+//! The ledger holds facts and asks the [invariants](crate::invariant) about each new one. It shares no code with the
+//! books of the rules.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use souk_matcher::{JobState, Record, Verdict};
+use souk_protocol::{
+    AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseId, Message, Millis, NodeId, Party, Rate, Receipt,
+    Signed, TaskResult, Voucher, codec,
+};
+
+use crate::{
+    invariant::{self, Fault, Invariant},
+    keys::Table,
+    network::NodeIndex,
+    time::Micros,
+};
+
+/// Most violations kept of one run; the first is what matters.
+const MAX_VIOLATIONS: usize = 32;
+
+/// An invariant that did not hold, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// When, in virtual time.
+    pub at: Micros,
+    /// What was found.
+    pub detail: String,
+}
+
+/// Facts of a run, and the violations found in them.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    table: Arc<Table>,
+    once: BTreeMap<(NodeIndex, u8, Vec<u8>), Hash>,
+    jobs: BTreeMap<JobId, JobFacts>,
+    leases: BTreeMap<LeaseId, LeaseFacts>,
+    attempts: BTreeMap<AttemptId, AttemptFacts>,
+    violations: Vec<Violation>,
+    checks: u64,
+}
+
+#[derive(Debug)]
+struct JobFacts {
+    spec: Arc<JobSpec>,
+    ended: Option<JobState>,
+    leases: BTreeSet<LeaseId>,
+    done: BTreeMap<(u32, u16), AttemptId>,
+    paid: BTreeMap<(u32, u16), AttemptId>,
+    attempts: BTreeMap<(u32, u16), usize>,
+}
+
+#[derive(Debug)]
+struct LeaseFacts {
+    renter_id: NodeId,
+    rate: Rate,
+    award: Hash,
+    accepted: Hash,
+    renter: Side,
+    provider: Side,
+    billed: Vec<Billed>,
+    /// Hashes of the vouchers in the renter's journal.
+    journaled: BTreeSet<Hash>,
+}
+
+/// What one side of a lease has in its journal.
+#[derive(Debug, Default)]
+struct Side {
+    state: SideState,
+    voucher: Option<(Voucher, Hash)>,
+    receipt: Option<Hash>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum SideState {
+    /// Nothing.
+    #[default]
+    Absent,
+    Open,
+    /// A receipt with both signatures, as far as this side can know.
+    Receipt,
+    /// A one-sided close.
+    Left,
+}
+
+#[derive(Debug, Default)]
+struct AttemptFacts {
+    begun: bool,
+    ran: Option<Millis>,
+    has_outputs: bool,
+    held: bool,
+    journaled: bool,
+    answered: bool,
+    delivered: bool,
+    settled: bool,
+}
+
+/// Results by task of a job that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobSum {
+    /// How it ended; none if it did not.
+    pub state: Option<JobState>,
+    /// Tasks that are done.
+    pub done: usize,
+}
+
+impl Ledger {
+    /// No facts yet. `table` checks signatures.
+    #[must_use]
+    pub(crate) fn new(table: Arc<Table>) -> Self {
+        Self {
+            table,
+            once: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            violations: Vec::new(),
+            checks: 0,
+        }
+    }
+
+    /// Notes the outcome of a check.
+    pub(crate) fn check(&mut self, at: Micros, outcome: Result<(), Fault>) {
+        self.checks += 1;
+        if let Err(Fault { invariant, detail }) = outcome
+            && self.violations.len() < MAX_VIOLATIONS
+        {
+            self.violations.push(Violation { invariant, at, detail });
+        }
+    }
+
+    /// What was violated, in the order it was found.
+    #[must_use]
+    pub(crate) fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    /// How often an invariant was asked.
+    #[must_use]
+    pub(crate) const fn checks(&self) -> u64 {
+        self.checks
+    }
+
+    /// A user has a job: from now on it is owed an end.
+    pub(crate) fn submitted(&mut self, job: JobId, spec: &Arc<JobSpec>) {
+        self.jobs.entry(job).or_insert_with(|| JobFacts {
+            spec: Arc::clone(spec),
+            ended: None,
+            leases: BTreeSet::new(),
+            done: BTreeMap::new(),
+            paid: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+        });
+    }
+
+    /// How a job ended, if it did.
+    #[must_use]
+    pub(crate) fn ended(&self, job: &JobId) -> Option<JobState> {
+        self.jobs.get(job).and_then(|facts| facts.ended)
+    }
+
+    /// All jobs, in the order of their ids.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = (&JobId, JobSum)> {
+        self.jobs.iter().map(|(job, facts)| (job, JobSum { state: facts.ended, done: facts.done.len() }))
+    }
+
+    /// An attempt begins on a machine.
+    pub(crate) fn begun(&mut self, at: Micros, attempt: AttemptId) {
+        let facts = self.attempts.entry(attempt).or_default();
+        let outcome = invariant::runs_once(&attempt, facts.begun);
+        facts.begun = true;
+        self.check(at, outcome);
+    }
+
+    /// An attempt is over on its machine, after so long.
+    pub(crate) fn ran(&mut self, attempt: AttemptId, ran: Millis, has_outputs: bool) {
+        let facts = self.attempts.entry(attempt).or_default();
+        facts.ran = Some(ran);
+        facts.has_outputs = has_outputs;
+    }
+
+    /// A renter holds the outputs and logs of an attempt.
+    pub(crate) fn held(&mut self, attempt: AttemptId) {
+        self.attempts.entry(attempt).or_default().held = true;
+    }
+
+    /// A record of `node` is durable.
+    pub(crate) fn durable(&mut self, at: Micros, node: NodeIndex, me: &NodeId, record: &Record) {
+        for once in record.once(me) {
+            let key = (node, once.kind, once.key);
+            let outcome = invariant::no_contradiction(once.kind, self.once.get(&key), &once.digest);
+            self.check(at, outcome);
+            self.once.insert(key, once.digest);
+        }
+        match record {
+            Record::JobEnded { job, state, .. } => self.job_ended(at, *job, *state),
+            Record::Lease { award, accepted } => self.opened(award, accepted, Party::Renter),
+            Record::Accepted { award, accepted } => self.opened(award, accepted, Party::Provider),
+            Record::Attempt { job, attempt, .. } => self.attempt(at, *job, *attempt),
+            Record::Result { job, result, verdict, run, voucher } => {
+                self.result(at, *job, result, *verdict, *run, voucher.as_ref());
+            }
+            Record::Lost { attempt, .. } => self.attempts.entry(*attempt).or_default().answered = true,
+            Record::Delivered { result } => {
+                if let Ok(result) = result.peek() {
+                    self.attempts.entry(result.attempt).or_default().delivered = true;
+                }
+            }
+            Record::Settled { attempt, voucher, .. } => {
+                self.attempts.entry(*attempt).or_default().settled = true;
+                if let Some(voucher) = voucher {
+                    self.settled(at, attempt, voucher);
+                }
+            }
+            Record::Receipt { provider, renter: Some(renter) } => self.receipt(at, me, provider, renter),
+            Record::Close(close) => {
+                if let Ok(close) = close.peek()
+                    && let Some(facts) = self.leases.get_mut(&close.lease)
+                {
+                    facts.side(me).state = SideState::Left;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn job_ended(&mut self, at: Micros, job: JobId, state: JobState) {
+        let Some(facts) = self.jobs.get_mut(&job) else { return };
+        let before = facts.ended.replace(state);
+        let missing = (0..facts.spec.task_count()).find(|task| !facts.done.contains_key(&(*task, 0)));
+        let is_whole = missing.is_none() == (state == JobState::Succeeded);
+        let fault = |detail| Err(Fault { invariant: Invariant::JobsEnd, detail });
+        self.check(at, match (before, is_whole || state == JobState::Cancelled || state == JobState::Expired) {
+            (Some(before), _) => fault(format!("{job:?} ended as {before:?} and again as {state:?}")),
+            (None, false) => fault(format!("{job:?} ended as {state:?}, first task without a Done: {missing:?}")),
+            (None, true) => Ok(()),
+        });
+    }
+
+    fn opened(
+        &mut self,
+        award: &Signed<souk_protocol::Award>,
+        accepted: &Signed<souk_protocol::Accepted>,
+        party: Party,
+    ) {
+        let Ok(document) = award.peek() else { return };
+        let facts = self.leases.entry(document.lease).or_insert_with(|| LeaseFacts {
+            renter_id: document.renter,
+            rate: document.rate,
+            award: award.hash(),
+            accepted: accepted.hash(),
+            renter: Side::default(),
+            provider: Side::default(),
+            billed: Vec::new(),
+            journaled: BTreeSet::new(),
+        });
+        let side = if party == Party::Renter { &mut facts.renter } else { &mut facts.provider };
+        side.state = SideState::Open;
+        if let Some(job) = self.jobs.get_mut(&document.job) {
+            job.leases.insert(document.lease);
+        }
+    }
+
+    fn attempt(&mut self, at: Micros, job: JobId, attempt: AttemptId) {
+        self.attempts.entry(attempt).or_default().journaled = true;
+        let Some(facts) = self.jobs.get_mut(&job) else { return };
+        let count = facts.attempts.entry((attempt.task, attempt.replica)).or_default();
+        *count += 1;
+        let outcome = invariant::attempts_bounded(&attempt, *count, facts.spec.retry.attempts);
+        self.check(at, outcome);
+    }
+
+    fn result(
+        &mut self,
+        at: Micros,
+        job: JobId,
+        signed: &Signed<TaskResult>,
+        verdict: Verdict,
+        run: Millis,
+        voucher: Option<&Signed<Voucher>>,
+    ) {
+        let Ok(result) = signed.verify(&*self.table) else {
+            return self.check(at, fault(Invariant::BooksAgree, "a journaled result does not verify"));
+        };
+        let attempt = result.attempt;
+        let facts = self.attempts.entry(attempt).or_default();
+        facts.answered = true;
+        let (has_outputs, held, ran) = (facts.has_outputs, facts.held, facts.ran);
+        let Some(job_facts) = self.jobs.get_mut(&job) else { return };
+        let key = (attempt.task, attempt.replica);
+        if verdict == Verdict::Done {
+            let outcome = invariant::one_done(job_facts.done.insert(key, attempt).as_ref(), &attempt);
+            self.check(at, outcome);
+        }
+        if verdict != Verdict::Unbilled {
+            self.check(at, invariant::paid_results_are_held(&attempt, has_outputs, held));
+        }
+        let Some(voucher) = voucher else {
+            if verdict != Verdict::Unbilled {
+                self.check(at, fault(Invariant::PaidOnce, "a billed result has no voucher"));
+            }
+            return;
+        };
+        let item = Billed { attempt, result: signed.hash(), run };
+        let Some(job_facts) = self.jobs.get_mut(&job) else { return };
+        let timeout = job_facts.spec.terms.timeout;
+        if verdict == Verdict::Done {
+            let outcome = invariant::paid_once(job_facts.paid.insert(key, attempt).as_ref(), &attempt);
+            self.check(at, outcome);
+        }
+        self.check(at, invariant::paid_work_was_done(&item, ran, timeout));
+        self.bill(at, item, voucher);
+        self.budget(at, &job);
+    }
+
+    fn bill(&mut self, at: Micros, item: Billed, signed: &Signed<Voucher>) {
+        let Ok(voucher) = signed.verify(&*self.table) else {
+            return self.check(at, fault(Invariant::PaidOnce, "a journaled voucher does not verify"));
+        };
+        let Some(facts) = self.leases.get_mut(&item.attempt.lease) else {
+            return self.check(at, fault(Invariant::PaidOnce, "a voucher of no lease"));
+        };
+        facts.billed.push(item);
+        facts.journaled.insert(voucher.hash());
+        facts.renter.voucher = Some((voucher.clone().into_document(), voucher.hash()));
+        let outcome = invariant::voucher_follows(&voucher, facts.rate, &facts.billed);
+        self.check(at, outcome);
+    }
+
+    fn budget(&mut self, at: Micros, job: &JobId) {
+        let Some(facts) = self.jobs.get(job) else { return };
+        let totals = facts.leases.iter().filter_map(|lease| self.leases.get(lease));
+        let sum = totals.fold(0_u64, |sum, lease| {
+            sum.saturating_add(lease.renter.voucher.as_ref().map_or(0, |(voucher, _)| voucher.total.0))
+        });
+        let outcome = invariant::within_budget(Credits(sum), facts.spec.market.budget);
+        self.check(at, outcome);
+    }
+
+    fn settled(&mut self, at: Micros, attempt: &AttemptId, signed: &Signed<Voucher>) {
+        let Some(facts) = self.leases.get_mut(&attempt.lease) else { return };
+        let Ok(voucher) = signed.verify(&*self.table) else {
+            return self.check(at, fault(Invariant::BooksAgree, "a voucher settled by does not verify"));
+        };
+        let known = facts.journaled.contains(&voucher.hash());
+        // Vouchers are running totals: an older one that comes later changes nothing.
+        if facts.provider.voucher.as_ref().is_none_or(|(last, _)| last.number < voucher.number) {
+            facts.provider.voucher = Some((voucher.clone().into_document(), voucher.hash()));
+        }
+        self.check(at, invariant::voucher_is_known(&voucher, known));
+    }
+
+    fn receipt(&mut self, at: Micros, me: &NodeId, provider: &Signed<Receipt>, renter: &Signed<Receipt>) {
+        let (Ok(receipt), Ok(countersigned)) = (provider.verify(&*self.table), renter.verify(&*self.table)) else {
+            return self.check(at, fault(Invariant::ReceiptsAreTrue, "a journaled receipt does not verify"));
+        };
+        let parties = provider.signer() == receipt.provider
+            && renter.signer() == receipt.renter
+            && receipt.hash() == countersigned.hash();
+        if !parties {
+            self.check(at, fault(Invariant::ReceiptsAreTrue, "the two signatures are not those of both sides"));
+        }
+        let Some(facts) = self.leases.get_mut(&receipt.lease) else {
+            return self.check(at, fault(Invariant::ReceiptsAreTrue, "a receipt of no lease"));
+        };
+        let voucher = facts.renter.voucher.as_ref().map(|(voucher, hash)| (voucher, *hash));
+        let outcome = invariant::receipt_is_true(
+            &receipt,
+            facts.award,
+            facts.accepted,
+            facts.rate,
+            &facts.billed,
+            voucher,
+        );
+        let side = facts.side(me);
+        side.state = SideState::Receipt;
+        side.receipt = Some(receipt.hash());
+        self.check(at, outcome);
+    }
+
+    /// `node` says something.
+    pub(crate) fn said(&mut self, at: Micros, node: NodeIndex, message: &Message) {
+        let Message::Lease(frame) = message else { return };
+        let (what, kind, key, said) = match &frame.body {
+            Control::Accepted(accepted) => ("acceptance", 2, frame.lease.0.to_vec(), accepted.hash()),
+            Control::Show { accepted, .. } => ("acceptance", 2, frame.lease.0.to_vec(), accepted.hash()),
+            Control::Result(result) => {
+                let attempt = result.peek().ok().and_then(|result| codec::encode(&result.attempt, 64).ok());
+                ("result", 3, attempt.unwrap_or_default(), result.hash())
+            }
+            Control::Done { voucher, .. } => {
+                let number = voucher.peek().ok().and_then(|v| codec::encode(&(v.lease, v.number), 64).ok());
+                ("voucher", 4, number.unwrap_or_default(), voucher.hash())
+            }
+            Control::Receipt(receipt) => ("receipt", 5, frame.lease.0.to_vec(), receipt.hash()),
+            _ => return,
+        };
+        let durable = self.once.get(&(node, kind, key));
+        let outcome = invariant::journal_before_speaking(what, durable, &said);
+        self.check(at, outcome);
+    }
+
+    /// Whether every job submitted so far has ended and every lease is closed on both sides.
+    #[must_use]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let is_open = |side: &Side| side.state == SideState::Open;
+        self.jobs.values().all(|job| job.ended.is_some())
+            && !self.leases.values().any(|lease| is_open(&lease.renter) || is_open(&lease.provider))
+    }
+
+    /// What must hold at the end, when all faults are long over.
+    pub(crate) fn at_rest(&mut self, at: Micros) {
+        let mut outcomes = Vec::new();
+        for (job, facts) in &self.jobs {
+            if facts.ended.is_none() {
+                let (done, tasks) = (facts.done.len(), facts.spec.task_count());
+                outcomes.push(fault(Invariant::JobsEnd, format!("{job:?} has no end, {done} of {tasks} tasks are done")));
+            }
+        }
+        for (lease, facts) in &self.leases {
+            for (name, side) in [("renter", &facts.renter), ("provider", &facts.provider)] {
+                if side.state == SideState::Open {
+                    outcomes.push(fault(Invariant::LeasesClose, format!("{lease:?} is open at its {name}")));
+                }
+            }
+            let both = facts.renter.state == SideState::Receipt && facts.provider.state == SideState::Receipt;
+            if facts.provider.state == SideState::Receipt && facts.renter.state != SideState::Receipt {
+                outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: only the provider has the receipt")));
+            }
+            if both && facts.renter.receipt != facts.provider.receipt {
+                outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: the sides hold two receipts")));
+            }
+            let voucher = |side: &Side| side.voucher.as_ref().map(|(voucher, _)| voucher.clone());
+            let (renter, provider) = (voucher(&facts.renter), voucher(&facts.provider));
+            outcomes.push(invariant::books_agree(lease, renter.as_ref(), provider.as_ref(), both));
+        }
+        for (attempt, facts) in &self.attempts {
+            if facts.journaled && !facts.answered {
+                outcomes.push(fault(Invariant::JobsEnd, format!("{attempt} was handed out and never accounted for")));
+            }
+            let receipt = self.leases.get(&attempt.lease).map(|lease| lease.provider.state) == Some(SideState::Receipt);
+            if receipt && facts.delivered && !facts.settled {
+                outcomes.push(fault(Invariant::BooksAgree, format!("{attempt} was delivered and not settled")));
+            }
+        }
+        for outcome in outcomes {
+            self.check(at, outcome);
+        }
+    }
+
+    /// What renters have vouchered to providers, by renter and provider: in the renter's journal and in the provider's.
+    #[must_use]
+    pub(crate) fn vouchered(&self) -> BTreeMap<(NodeId, NodeId), (Credits, Credits)> {
+        let mut sums: BTreeMap<(NodeId, NodeId), (Credits, Credits)> = BTreeMap::new();
+        for facts in self.leases.values() {
+            if let Some((voucher, _)) = &facts.renter.voucher {
+                let sum = sums.entry((voucher.renter, voucher.provider)).or_default();
+                sum.0 = sum.0.saturating_add(voucher.total);
+            }
+            if let Some((voucher, _)) = &facts.provider.voucher {
+                let sum = sums.entry((voucher.renter, voucher.provider)).or_default();
+                sum.1 = sum.1.saturating_add(voucher.total);
+            }
+        }
+        sums
+    }
+
+    /// Number of leases that were agreed, and of those that ended with a receipt of both sides.
+    #[must_use]
+    pub(crate) fn leases(&self) -> (usize, usize) {
+        let both = |lease: &&LeaseFacts| {
+            lease.renter.state == SideState::Receipt && lease.provider.state == SideState::Receipt
+        };
+        let agreed = |lease: &&LeaseFacts| lease.renter.state != SideState::Absent;
+        (self.leases.values().filter(agreed).count(), self.leases.values().filter(both).count())
+    }
+
+    /// All that renters have vouchered.
+    #[must_use]
+    pub(crate) fn spent(&self) -> Credits {
+        let total = |lease: &LeaseFacts| lease.renter.voucher.as_ref().map_or(0, |(voucher, _)| voucher.total.0);
+        Credits(self.leases.values().map(total).fold(0, u64::saturating_add))
+    }
+}
+
+impl LeaseFacts {
+    /// What `me`, one of its parties, has of it.
+    fn side(&mut self, me: &NodeId) -> &mut Side {
+        if *me == self.renter_id { &mut self.renter } else { &mut self.provider }
+    }
+}
+
+fn fault(invariant: Invariant, detail: impl Into<String>) -> Result<(), Fault> {
+    Err(Fault { invariant, detail: detail.into() })
+}

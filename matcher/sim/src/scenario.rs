@@ -1,0 +1,213 @@
+//! What is simulated: how many nodes, which jobs, which faults.
+
+use souk_protocol::{Credits, Millis, Params};
+
+use crate::time::Micros;
+
+/// A market and its misfortunes. With a seed it is one exact run.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// Name, for people.
+    pub name: String,
+    /// Nodes in all.
+    pub nodes: usize,
+    /// The first so many of them have jobs.
+    pub renters: usize,
+    /// The last so many of them sell. Both kinds may overlap.
+    pub providers: usize,
+    /// Jobs in all.
+    pub jobs: usize,
+    /// Most tasks of one job.
+    pub max_tasks: u64,
+    /// Longest run of an ordinary task.
+    pub longest_task: Micros,
+    /// Tasks that fail, run out of time or memory or lack an input, in millionths.
+    pub bad_tasks: u32,
+    /// Jobs that are cancelled at some time, in millionths.
+    pub cancelled: u32,
+    /// Jobs are submitted until then.
+    pub submit_until: Micros,
+    /// Rules of the network.
+    pub params: Params,
+    /// Most a provider lets a stranger owe. Discharges come every so often, so that a market can go on.
+    pub stranger_limit: Credits,
+    /// How often a provider discharges what one renter owes it.
+    pub discharge_every: Option<Micros>,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// No fault begins after this.
+    pub faults_until: Micros,
+    /// By then everything must have come to rest.
+    pub duration: Micros,
+    /// A rule broken on purpose, to show that the invariants see it.
+    pub broken: Option<Broken>,
+}
+
+/// What goes wrong, and how often.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Faults {
+    /// Messages lost on a good connection, in millionths.
+    pub loss: u32,
+    /// Messages that arrive twice, the second time perhaps much later.
+    pub duplicated: u32,
+    /// Messages that may overtake others.
+    pub reordered: u32,
+    /// Kills of a node, in all.
+    pub crashes: usize,
+    /// Shortest and longest time a killed node is away.
+    pub away: (Micros, Micros),
+    /// Cuts through the network, some of them one-way.
+    pub cuts: usize,
+    /// Longest cut.
+    pub longest_cut: Micros,
+    /// Connections that break.
+    pub disconnects: usize,
+    /// Longest time a sync of the disk takes.
+    pub slowest_sync: Micros,
+    /// Outputs that cannot be collected though they should be there, in millionths.
+    pub uncollectable: u32,
+    /// How far an ordinary clock is off, at most.
+    pub skew: Millis,
+    /// Nodes whose clock is off by more than the network allows.
+    pub bad_clocks: usize,
+    /// Providers that drain for a while.
+    pub drains: usize,
+    /// Changes of a provider's terms.
+    pub policies: usize,
+}
+
+impl Faults {
+    /// Nothing goes wrong: good disks, good clocks, a network that only takes its time.
+    pub const NONE: Self = Self {
+        loss: 0,
+        duplicated: 0,
+        reordered: 0,
+        crashes: 0,
+        away: (Micros(0), Micros(0)),
+        cuts: 0,
+        longest_cut: Micros(0),
+        disconnects: 0,
+        slowest_sync: Micros::millis(5),
+        uncollectable: 0,
+        skew: Millis(0),
+        bad_clocks: 0,
+        drains: 0,
+        policies: 0,
+    };
+}
+
+/// A rule broken on purpose: what an invariant is worth shows when it is violated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// What waits for the disk is said at once.
+    SpeaksBeforeJournal,
+    /// The disk loses the newest records that it had acknowledged when the node is killed.
+    LyingDisk {
+        /// How many.
+        records: usize,
+    },
+    /// A replay leaves out records of one kind.
+    ReplaySkips(RecordKind),
+    /// The executor claims twice the time that a task ran.
+    Overclaims,
+    /// The owner promises twice the machine.
+    Oversells,
+    /// The rules see a budget ten times the user's.
+    BlindToBudget,
+    /// The rules see a credit limit a thousand times the owner's.
+    BlindToCredit,
+    /// Timers never fire.
+    Deaf,
+    /// Outputs are said to be held that are not.
+    SaysHeld,
+}
+
+/// Kinds of records, for [`Broken::ReplaySkips`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordKind {
+    /// Acceptances of a provider.
+    Accepted,
+    /// Verdicts of a renter.
+    Result,
+    /// Results of a provider.
+    Delivered,
+    /// Vouchers at a provider.
+    Settled,
+    /// Leases of a renter.
+    Lease,
+    /// Ends of jobs.
+    JobEnded,
+}
+
+impl Scenario {
+    /// A quiet little market in which everything can be foretold.
+    #[must_use]
+    pub fn smoke() -> Self {
+        Self {
+            name: "smoke".to_owned(),
+            nodes: 6,
+            renters: 2,
+            providers: 4,
+            jobs: 4,
+            max_tasks: 20,
+            longest_task: Micros::millis(2_000),
+            bad_tasks: 0,
+            cancelled: 0,
+            submit_until: Micros::millis(5_000),
+            params: params(),
+            stranger_limit: Credits::from_credits(1),
+            discharge_every: None,
+            faults: Faults::NONE,
+            faults_until: Micros(0),
+            duration: Micros::millis(300_000),
+            broken: None,
+        }
+    }
+
+    /// Fifty nodes and everything that can go wrong.
+    #[must_use]
+    pub fn market() -> Self {
+        Self {
+            name: "market".to_owned(),
+            nodes: 50,
+            renters: 12,
+            providers: 40,
+            jobs: 14,
+            max_tasks: 200,
+            longest_task: Micros::millis(6_000),
+            bad_tasks: 60_000,
+            cancelled: 120_000,
+            submit_until: Micros::millis(60_000),
+            params: params(),
+            stranger_limit: Credits(50_000),
+            discharge_every: Some(Micros::millis(20_000)),
+            faults: Faults {
+                loss: 15_000,
+                duplicated: 20_000,
+                reordered: 100_000,
+                crashes: 14,
+                away: (Micros::millis(150), Micros::millis(80_000)),
+                cuts: 4,
+                longest_cut: Micros::millis(90_000),
+                disconnects: 30,
+                slowest_sync: Micros::millis(120),
+                uncollectable: 10_000,
+                skew: Millis(700),
+                bad_clocks: 2,
+                drains: 1,
+                policies: 3,
+            },
+            faults_until: Micros::millis(100_000),
+            duration: Micros::millis(900_000),
+            broken: None,
+        }
+    }
+}
+
+/// The rules of the simulated network: as shipped, but for a limit for all strangers that lets them all in.
+fn params() -> Params {
+    let mut params = Params::default();
+    params.credit.strangers = Credits::from_credits(100);
+    params.credit.stranger = Credits::from_credits(1);
+    params
+}

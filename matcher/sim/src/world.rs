@@ -1,0 +1,501 @@
+//! The loop: takes what happens next, tells the node, carries out what it answers.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use souk_matcher::{Event, Record, Token};
+use souk_protocol::{AttemptId, Hash, Message, NodeId, Offer, RunState, Verified};
+
+use crate::{
+    faults,
+    invariant::{Fault, Invariant},
+    keys::{SimKey, Table},
+    ledger::Ledger,
+    network::{Network, NodeIndex, Pair},
+    node::Node,
+    random::Dice,
+    report::Report,
+    scenario::{Broken, Scenario},
+    time::Micros,
+    workload::{self, PlannedJob},
+};
+
+/// How often it is looked whether everything is at rest.
+const LOOK_EVERY: Micros = Micros::millis(500);
+/// Time to go on once everything seems to be at rest: late timers and repeats must change nothing.
+const AFTERGLOW: Micros = Micros::millis(5_000);
+/// A timer may find that its time is not quite there; more often than this in a row it does not move on.
+const MAX_SPINS: u32 = 50;
+/// How often a node asks another for the offers it knows.
+const EXCHANGE: (Micros, Micros) = (Micros::millis(20_000), Micros::millis(40_000));
+
+/// Something that happens.
+pub(crate) enum Happening {
+    /// A message arrives, on its connection or, a late second one, in spite of everything.
+    Arrive { from: NodeIndex, to: NodeIndex, epoch: Option<u64>, bytes: Arc<Vec<u8>> },
+    /// A dial ends.
+    Dialled { pair: Pair, epoch: u64 },
+    /// A connection is found broken.
+    Broken { pair: Pair, epoch: u64 },
+    /// An offer arrives by gossip.
+    Offer { to: NodeIndex, offer: Arc<Verified<Offer>> },
+    /// A node asks another for the offers it knows.
+    Exchange { node: NodeIndex },
+    /// Something happens to one run of a node.
+    Node { node: NodeIndex, boot: u64, event: Local },
+    /// A user submits a job.
+    Submit { number: usize },
+    /// A user cancels a job.
+    Cancel { number: usize },
+    /// A provider signs what it was paid outside.
+    Discharge { node: NodeIndex },
+    /// A fault.
+    Fault(faults::Fault),
+    /// Is everything at rest?
+    Look,
+}
+
+/// Something that happens to one run of a node: a restart makes it void.
+pub(crate) enum Local {
+    /// Records are durable.
+    Synced,
+    /// The node learns of it.
+    Persisted(Token),
+    /// A timer fires.
+    Wake,
+    /// An attempt begins to fetch.
+    Fetching(AttemptId),
+    /// An attempt has its inputs.
+    Start { attempt: AttemptId, turn: u32, tries: u32 },
+    /// An attempt ends.
+    Finish { attempt: AttemptId, turn: u32 },
+    /// Outputs arrive at the renter, or not.
+    Collect(AttemptId),
+}
+
+/// A market under way.
+pub(crate) struct World<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) seed: u64,
+    pub(crate) now: Micros,
+    queue: crate::queue::Queue<Happening>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) ids: Vec<NodeId>,
+    pub(crate) network: Network<Arc<Vec<u8>>>,
+    pub(crate) dice: Dice,
+    pub(crate) jobs: Vec<PlannedJob>,
+    /// Jobs whose users have cancelled them.
+    cancelled: BTreeSet<usize>,
+    pub(crate) ledger: Ledger,
+    pub(crate) report: Report,
+    pub(crate) is_calm: bool,
+    rest_since: Option<Micros>,
+    log: blake3::Hasher,
+    trace: Option<&'a mut dyn FnMut(&str)>,
+}
+
+impl fmt::Debug for World<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "World({} at {})", self.scenario.name, self.now)
+    }
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(seed: u64, scenario: &'a Scenario, trace: Option<&'a mut dyn FnMut(&str)>) -> Self {
+        let (table, ids) = Table::new(seed, scenario.nodes);
+        let plan = faults::plan(seed, scenario);
+        let nodes = ids.iter().enumerate().map(|(index, id)| Node {
+            id: *id,
+            key: Arc::new(SimKey::new(Arc::clone(&table), *id)),
+            skew: plan.skews.get(index).copied().unwrap_or(0),
+            boot: 0,
+            disk: crate::disk::Disk::default(),
+            outputs: BTreeSet::new(),
+            policy: workload::policy(seed, scenario, index, 0),
+            alive: None,
+        });
+        let mut world = Self {
+            scenario,
+            seed,
+            now: Micros(0),
+            queue: crate::queue::Queue::default(),
+            nodes: nodes.collect(),
+            network: Network::new(seed, scenario.nodes, scenario.faults),
+            dice: Dice::new(seed, "world"),
+            jobs: workload::jobs(seed, scenario, &ids),
+            ids,
+            cancelled: BTreeSet::new(),
+            ledger: Ledger::new(table),
+            report: Report::new(seed, scenario),
+            is_calm: false,
+            rest_since: None,
+            log: blake3::Hasher::new(),
+            trace,
+        };
+        for (at, fault) in plan.faults {
+            world.queue.push(at, Happening::Fault(fault));
+        }
+        world.schedule_users();
+        world
+    }
+
+    fn schedule_users(&mut self) {
+        for number in 0..self.jobs.len() {
+            let Some(job) = self.jobs.get(number) else { continue };
+            let (at, cancel_at) = (job.at, job.cancel_at);
+            self.push(at, Happening::Submit { number });
+            if self.dice.chance(50_000) {
+                let again = at + self.dice.span(Micros(0), Micros::millis(5_000));
+                self.push(again, Happening::Submit { number });
+            }
+            if let Some(at) = cancel_at {
+                self.push(at, Happening::Cancel { number });
+            }
+        }
+        if let Some(every) = self.scenario.discharge_every {
+            for node in 0..self.nodes.len() {
+                let at = self.dice.span(Micros(0), every);
+                self.push(at, Happening::Discharge { node });
+            }
+        }
+        self.push(LOOK_EVERY, Happening::Look);
+    }
+
+    /// Runs until everything is at rest or time is up.
+    pub(crate) fn run(mut self) -> Report {
+        for node in 0..self.nodes.len() {
+            self.start(node);
+        }
+        while let Some((at, happening)) = self.queue.pop() {
+            if at > self.scenario.duration || self.ledger.violations().len() >= crate::report::ENOUGH {
+                break;
+            }
+            if self.rest_since.is_some_and(|since| at.since(since) > AFTERGLOW) {
+                break;
+            }
+            self.now = at;
+            self.report.events += 1;
+            self.happen(happening);
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Report {
+        let now = self.now;
+        // After a violation the rest tells nothing.
+        if self.ledger.violations().is_empty() {
+            self.ledger.at_rest(now);
+            self.compare_books();
+            for index in 0..self.nodes.len() {
+                self.replay(index);
+            }
+        }
+        self.report.finish(now, &self.ledger, Hash(*self.log.finalize().as_bytes()));
+        self.report
+    }
+
+    /// The books of the rules say what the journals say.
+    fn compare_books(&mut self) {
+        for ((renter, provider), (spent, earned)) in self.ledger.vouchered() {
+            let books = |id: &NodeId| {
+                let node = self.nodes.iter().find(|node| node.id == *id);
+                node.and_then(|node| node.alive.as_ref()).map(|alive| &alive.trader.books)
+            };
+            let says_spent = books(&renter).map(|books| books.spent(&provider));
+            let says_earned = books(&provider).map(|books| books.earned(&renter));
+            let holds = says_spent.is_none_or(|sum| sum == spent) && says_earned.is_none_or(|sum| sum == earned);
+            let outcome = if holds {
+                Ok(())
+            } else {
+                let detail = format!(
+                    "{renter:?} spent {spent}, its books say {says_spent:?}; {provider:?} earned {earned}, its books say {says_earned:?}"
+                );
+                Err(Fault { invariant: Invariant::BooksAgree, detail })
+            };
+            self.ledger.check(self.now, outcome);
+        }
+    }
+
+    /// The journal of a node that is at rest gives the books that the node has.
+    fn replay(&mut self, index: NodeIndex) {
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let Some(alive) = node.alive.take() else { return };
+        let outcome = node.start(self.now, self.scenario, &mut self.dice);
+        let same = node.alive.as_ref().is_some_and(|fresh| fresh.trader.books == alive.trader.books);
+        let wrong = |detail: String| Err(Fault { invariant: Invariant::ReplayFollows, detail });
+        let outcome = match outcome {
+            Err(error) => wrong(format!("node {index}: {error}")),
+            Ok(()) if node.disk.pending() == 0 && !same => wrong(format!("node {index}: the journal gives other books")),
+            Ok(()) => Ok(()),
+        };
+        self.ledger.check(self.now, outcome);
+    }
+
+    pub(crate) fn push(&mut self, at: Micros, happening: Happening) {
+        self.queue.push(at, happening);
+    }
+
+    /// Something will happen to a node unless it restarts before.
+    pub(crate) fn push_local(&mut self, at: Micros, node: NodeIndex, event: Local) {
+        let boot = self.nodes.get(node).map_or(0, |node| node.boot);
+        self.push(at, Happening::Node { node, boot, event });
+    }
+
+    /// Writes a line for whoever looks on.
+    pub(crate) fn tell(&mut self, line: impl FnOnce(&Self) -> String) {
+        if self.trace.is_some() {
+            let line = format!("{} {}", self.now, line(self));
+            if let Some(trace) = &mut self.trace {
+                trace(&line);
+            }
+        }
+    }
+
+    /// Adds to the log whose digest tells two runs apart.
+    pub(crate) fn log(&mut self, kind: u8, node: NodeIndex, bytes: &[u8]) {
+        self.log.update(&self.now.0.to_le_bytes());
+        self.log.update(&[kind]);
+        self.log.update(&(node as u64).to_le_bytes());
+        self.log.update(bytes);
+    }
+
+    pub(crate) fn violated(&mut self, invariant: Invariant, detail: String) {
+        self.ledger.check(self.now, Err(Fault { invariant, detail }));
+    }
+
+    pub(crate) fn index(&self, id: &NodeId) -> Option<NodeIndex> {
+        self.ids.iter().position(|other| other == id)
+    }
+
+    /// Tells a node something and carries out its answer.
+    pub(crate) fn tell_node(&mut self, index: NodeIndex, event: Event) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let clocks = node.clocks(now);
+        let Some(alive) = &mut node.alive else { return };
+        let outputs = alive.trader.handle(event, clocks);
+        self.carry_out(index, outputs);
+        self.set_timer(index);
+    }
+
+    fn set_timer(&mut self, index: NodeIndex) {
+        if self.scenario.broken == Some(Broken::Deaf) {
+            return;
+        }
+        let now = self.now;
+        let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
+        let Some(due) = alive.trader.wake_at() else { return };
+        let at = alive.moment(due).max(now + Micros::millis(u64::from(alive.spins > 0)));
+        if alive.wake.is_none_or(|wake| at < wake) {
+            alive.wake = Some(at);
+            self.push_local(at, index, Local::Wake);
+        }
+    }
+
+    fn wake(&mut self, index: NodeIndex) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        let mono = node.clocks(now).mono;
+        let Some(alive) = &mut node.alive else { return };
+        if alive.wake != Some(now) {
+            return; // an earlier timer has taken its place
+        }
+        alive.wake = None;
+        if alive.trader.wake_at().is_none_or(|due| due > mono) {
+            return self.set_timer(index);
+        }
+        self.tell_node(index, Event::Wake);
+        let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
+        let again = alive.trader.wake_at().is_some_and(|due| due <= mono);
+        alive.spins = if again { alive.spins + 1 } else { 0 };
+        if alive.spins == MAX_SPINS {
+            self.violated(Invariant::TimersMoveOn, format!("node {index} wants to wake up again and again"));
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrive { from, to, epoch, bytes } => self.arrive(from, to, epoch, &bytes),
+            Happening::Dialled { pair, epoch } => self.dialled(pair, epoch),
+            Happening::Broken { pair, epoch } => self.broken(pair, epoch),
+            Happening::Offer { to, offer } => self.learn_offer(to, offer),
+            Happening::Exchange { node } => {
+                self.exchange_offers(node);
+                let at = self.now + self.dice.span(EXCHANGE.0, EXCHANGE.1);
+                self.push(at, Happening::Exchange { node });
+            }
+            Happening::Node { node, boot, event } => {
+                if self.nodes.get(node).is_some_and(|node| node.boot == boot && node.alive.is_some()) {
+                    self.happen_to(node, event);
+                }
+            }
+            Happening::Submit { number } => self.submit(number),
+            Happening::Cancel { number } => {
+                self.cancelled.insert(number);
+                self.cancel(number);
+            }
+            Happening::Discharge { node } => {
+                self.discharge(node);
+                if let Some(every) = self.scenario.discharge_every {
+                    self.push(self.now + every, Happening::Discharge { node });
+                }
+            }
+            Happening::Fault(fault) => self.strike(fault),
+            Happening::Look => self.look(),
+        }
+    }
+
+    fn look(&mut self) {
+        let all_submitted = self.report.submitted == self.jobs.len() && self.now > self.scenario.submit_until;
+        if self.rest_since.is_none() && self.now >= self.scenario.faults_until && all_submitted && self.ledger.is_at_rest() {
+            self.rest_since = Some(self.now);
+        }
+        self.push(self.now + LOOK_EVERY, Happening::Look);
+    }
+
+    fn happen_to(&mut self, node: NodeIndex, event: Local) {
+        match event {
+            Local::Synced => self.synced(node),
+            Local::Persisted(token) => self.tell_node(node, Event::Persisted(token)),
+            Local::Wake => self.wake(node),
+            Local::Fetching(attempt) => {
+                self.tell_node(node, Event::Running { attempt, state: RunState::Fetching });
+            }
+            Local::Start { attempt, turn, tries } => self.start_attempt(node, attempt, turn, tries),
+            Local::Finish { attempt, turn } => self.finish_attempt(node, attempt, turn),
+            Local::Collect(attempt) => self.collect(node, attempt),
+        }
+    }
+
+    fn synced(&mut self, index: NodeIndex) {
+        let now = self.now;
+        loop {
+            let Some(node) = self.nodes.get_mut(index) else { return };
+            let id = node.id;
+            let Some((token, bytes)) = node.disk.synced(now) else { return };
+            let record = Record::decode(bytes);
+            match record {
+                Ok(record) => self.ledger.durable(now, index, &id, &record),
+                Err(error) => self.violated(Invariant::ReplayFollows, format!("node {index} wrote {error}")),
+            }
+            // Between the sync and the word of it a node may be killed, too.
+            self.push_local(now + Micros(60), index, Local::Persisted(token));
+        }
+    }
+
+    fn arrive(&mut self, from: NodeIndex, to: NodeIndex, epoch: Option<u64>, bytes: &[u8]) {
+        let arrives = match epoch {
+            Some(_) => self.network.epoch(Pair::of(from, to)) == epoch,
+            None => true,
+        };
+        let Some(sender) = self.ids.get(from).copied() else { return };
+        if !arrives || !self.network.passes(from, to) {
+            return;
+        }
+        self.report.messages += 1;
+        match Message::decode(bytes) {
+            Ok(message) => {
+                self.tell(|_| format!("{from} > {to} {}", crate::trace::message(&message)));
+                self.tell_node(to, Event::Message { from: sender, message });
+            }
+            Err(error) => self.violated(Invariant::MessagesFit, format!("{from} to {to}: {error}")),
+        }
+    }
+
+    fn dialled(&mut self, pair: Pair, epoch: u64) {
+        let [a, b] = pair.ends();
+        match self.network.dialled(pair, epoch) {
+            None => {}
+            Some(Err(senders)) => {
+                for node in senders {
+                    let other = if node == a { b } else { a };
+                    if let Some(peer) = self.ids.get(other).copied() {
+                        self.tell_node(node, Event::SendFailed(peer));
+                    }
+                }
+            }
+            Some(Ok(held)) => {
+                let p95 = souk_protocol::Millis(self.network.distance(pair).to_millis().0 * 4 + 1);
+                for (node, other) in [(a, b), (b, a)] {
+                    let Some(peer) = self.ids.get(other).copied() else { continue };
+                    self.tell_node(node, Event::PeerUp(peer));
+                    self.tell_node(node, Event::Rtt { peer, p95 });
+                }
+                for (from, bytes) in held {
+                    let to = if from == a { b } else { a };
+                    let sent = self.network.transmit(self.now, from, to);
+                    self.travel(from, to, sent, &bytes);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn broken(&mut self, pair: Pair, epoch: u64) {
+        let Some(swallowed) = self.network.broken(pair, epoch) else { return };
+        let [a, b] = pair.ends();
+        for (node, other) in [(a, b), (b, a)] {
+            let Some(peer) = self.ids.get(other).copied() else { continue };
+            self.tell_node(node, Event::PeerDown(peer));
+            if swallowed.contains(&node) {
+                self.tell_node(node, Event::SendFailed(peer));
+            }
+        }
+    }
+
+    fn submit(&mut self, number: usize) {
+        let Some(planned) = self.jobs.get(number).cloned() else { return };
+        if self.ledger.ended(&planned.job).is_none() {
+            self.report.submitted = self.report.submitted.max(number + 1);
+        }
+        self.ledger.submitted(planned.job, &planned.spec);
+        let mut spec = planned.spec;
+        if self.scenario.broken == Some(Broken::BlindToBudget) {
+            let told = Arc::make_mut(&mut spec);
+            told.market.budget = told.market.budget.map(|budget| souk_protocol::Credits(budget.0.saturating_mul(10)));
+        }
+        self.tell(|_| format!("{} submits {number} {:?}", planned.renter, planned.job));
+        self.tell_node(planned.renter, Event::Submit { job: planned.job, spec });
+    }
+
+    fn cancel(&mut self, number: usize) {
+        let Some((renter, job)) = self.jobs.get(number).map(|planned| (planned.renter, planned.job)) else { return };
+        self.tell(|_| format!("{renter} cancels {number}"));
+        self.tell_node(renter, Event::Cancel { job });
+    }
+
+    /// Starts a node, again or for the first time. Its users say again what they want.
+    pub(crate) fn start(&mut self, index: NodeIndex) {
+        let Some(node) = self.nodes.get_mut(index) else { return };
+        if node.alive.is_some() {
+            return;
+        }
+        let outcome = node.start(self.now, self.scenario, &mut self.dice);
+        let policy = node.told_policy(self.scenario.broken);
+        let boot = node.boot;
+        self.tell(|_| format!("{index} starts for the {boot}. time"));
+        let outcome = outcome.map_err(|error| Fault {
+            invariant: Invariant::ReplayFollows,
+            detail: format!("node {index}: {error}"),
+        });
+        self.ledger.check(self.now, outcome);
+        for (pair, epoch) in self.network.restart(index) {
+            self.broken(pair, epoch);
+        }
+        self.tell_node(index, Event::Policy(Box::new(policy)));
+        self.tell_node(index, Event::Recovered);
+        if boot > 1 {
+            self.exchange_offers(index);
+        } else {
+            let at = self.now + self.dice.span(EXCHANGE.0, EXCHANGE.1);
+            self.push(at, Happening::Exchange { node: index });
+        }
+        for number in 0..self.jobs.len() {
+            let due = |job: &PlannedJob| job.renter == index && job.at <= self.now && self.ledger.ended(&job.job).is_none();
+            if self.jobs.get(number).is_some_and(due) {
+                self.submit(number);
+                if self.cancelled.contains(&number) {
+                    self.cancel(number);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Fifty nodes, everything that can go wrong, a thousand times.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use souk_sim::{Report, Scenario, run, run_traced};
+
+/// Seeds of a run of the tests. `SOUK_SIM_SEED=n` runs that one alone, `SOUK_SIM_TRACE=1` tells all that happens in
+/// it, `SOUK_SIM_SEEDS=from..to` runs others.
+const SEEDS: Range<u64> = 0..1_000;
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
+
+fn seeds() -> Range<u64> {
+    if let Some(seed) = number("SOUK_SIM_SEED") {
+        return seed..seed + 1;
+    }
+    let range = env::var("SOUK_SIM_SEEDS").ok();
+    let range = range.as_deref().and_then(|text| text.split_once(".."));
+    range.map_or(SEEDS, |(from, to)| from.parse().unwrap()..to.parse().unwrap())
+}
+
+/// Runs all seeds on all processors. Answers the reports that do not hold and sums of all.
+fn run_all(scenario: &Scenario, seeds: Range<u64>) -> (Vec<Report>, BTreeMap<&'static str, u64>) {
+    let next = AtomicU64::new(seeds.start);
+    let (bad, sums) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return;
+            }
+            let report = one(seed, scenario);
+            let mut sums = sums.lock().unwrap();
+            let job = |state: &str| report.jobs.get(state).copied().unwrap_or(0) as u64;
+            for (name, value) in [
+                ("seeds", 1),
+                ("events", report.events),
+                ("messages", report.messages),
+                ("crashes", report.crashes),
+                ("attempts", report.attempts),
+                ("auctions", report.auctions),
+                ("discharges", report.discharges),
+                ("tasks done", report.tasks_done as u64),
+                ("leases", report.leases as u64),
+                ("receipts", report.receipts as u64),
+                ("jobs succeeded", job("succeeded")),
+                ("jobs failed", job("failed")),
+                ("jobs cancelled", job("cancelled")),
+                ("jobs expired", job("expired")),
+                ("checks", report.checks),
+                ("virtual s", report.took.0 / 1_000_000),
+            ] {
+                *sums.entry(name).or_insert(0) += value;
+            }
+            drop(sums);
+            if !report.holds() {
+                bad.lock().unwrap().push(report);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(worker);
+        }
+    });
+    let mut bad = bad.into_inner().unwrap();
+    bad.sort_by_key(|report: &Report| report.seed);
+    (bad, sums.into_inner().unwrap())
+}
+
+fn one(seed: u64, scenario: &Scenario) -> Report {
+    if env::var_os("SOUK_SIM_TRACE").is_some() {
+        run_traced(seed, scenario, &mut |line| eprintln!("{line}"))
+    } else {
+        run(seed, scenario)
+    }
+}
+
+#[test]
+fn a_thousand_troubled_markets_keep_every_invariant() {
+    let started = Instant::now();
+    let (bad, sums) = run_all(&Scenario::market(), seeds());
+    eprintln!("{sums:?} in {:?}", started.elapsed());
+    for report in bad.iter().take(20) {
+        eprintln!("{report}  again: SOUK_SIM_SEED={} SOUK_SIM_TRACE=1 cargo test --release -p souk-sim thousand -- --nocapture", report.seed);
+    }
+    let kinds = bad.iter().filter_map(|report| report.violations.first()).fold(BTreeMap::new(), |mut kinds, first| {
+        *kinds.entry(first.invariant.name()).or_insert(0) += 1;
+        kinds
+    });
+    assert!(bad.is_empty(), "{} of {} seeds do not hold: {kinds:?}", bad.len(), sums.get("seeds").unwrap_or(&0));
+    if sums.get("seeds") == Some(&1_000) {
+        // The faults were there, and the market lived with them.
+        for (name, least) in [
+            ("crashes", 8_000),
+            ("tasks done", 60_000),
+            ("jobs succeeded", 5_000),
+            ("jobs cancelled", 300),
+            ("jobs failed", 300),
+            ("jobs expired", 100),
+            ("receipts", 10_000),
+        ] {
+            assert!(sums.get(name).is_some_and(|value| *value >= least), "{name}: {sums:?}");
+        }
+        assert!(sums.get("leases") > sums.get("receipts"), "no lease was ever left: {sums:?}");
+    }
+}
