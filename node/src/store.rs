@@ -16,6 +16,7 @@
 
 mod blobs;
 mod disk;
+mod entry;
 mod frame;
 mod index;
 mod journal;
@@ -39,12 +40,10 @@ use std::{
 pub use self::{
     blobs::{BlobError, BlobFile, BlobWriter, Blobs, Durability, Pin},
     disk::DiskError,
+    entry::{Entry, Head, MAX_DOCUMENTS, OnceKey, Position, Stored},
     frame::{FRAME_VERSION, MAX_ONCE_KEY, MAX_ONCE_KEYS, MAX_PAYLOAD},
     index::{Document, Index, IndexError, MAX_DOCUMENT, MAX_DOCUMENT_KEY, MAX_SCAN, Row},
-    journal::{
-        Entry, Head, Journal, JournalError, MAX_DOCUMENTS, MAX_GROUP, MAX_GROUP_BYTES, MAX_QUEUED,
-        OnceKey, Pending, Position, Stored,
-    },
+    journal::{Journal, JournalError, MAX_GROUP, MAX_GROUP_BYTES, MAX_QUEUED, Pending},
     lock::{HomeLock, LockError},
     scan::{JournalDamage, TornTail},
     spool::{Appended, Closed, Spool, SpoolError, SpoolState},
@@ -63,7 +62,7 @@ pub struct StoreConfig {
     pub ballast_bytes: u64,
     /// Bytes that blobs may take, 16 GiB by default; unpinned ones make room, the longest unused first.
     pub blob_budget_bytes: u64,
-    /// Bytes of sled's page cache, 16 MiB by default.
+    /// Bytes of sled's page cache, 4 MiB by default: it keeps some more than it is told.
     pub index_cache_bytes: u64,
     /// Go on although the journal ends before a record that the index has seen, which means that
     /// acknowledged records are lost. Off by default: this node could contradict what it signed.
@@ -76,7 +75,7 @@ impl Default for StoreConfig {
             segment_bytes: 16 << 20,
             ballast_bytes: 64 << 20,
             blob_budget_bytes: 16 << 30,
-            index_cache_bytes: 16 << 20,
+            index_cache_bytes: 4 << 20,
             accept_lost_tail: false,
         }
     }
@@ -234,26 +233,14 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TailCut(TornTail {
-                segment,
-                offset,
-                bytes,
-            }) => write!(
-                f,
-                "cut {bytes} bytes of an unfinished write from {} at byte {offset}",
-                segment.display()
-            ),
+            Self::TailCut(TornTail { segment, offset, bytes }) => {
+                write!(f, "cut {bytes} bytes of an unfinished write from {} at byte {offset}", segment.display())
+            }
             Self::NoBallast { bytes } => {
-                write!(
-                    f,
-                    "no room for a ballast of {bytes} bytes; free some space on this disk"
-                )
+                write!(f, "no room for a ballast of {bytes} bytes; free some space on this disk")
             }
             Self::LostTail { ends, seen } => {
-                write!(
-                    f,
-                    "the journal ends at record {ends}, records up to {seen} are lost"
-                )
+                write!(f, "the journal ends at record {ends}, records up to {seen} are lost")
             }
             Self::Contradiction(OnceKey { kind, key, .. }) => write!(
                 f,
@@ -358,13 +345,7 @@ impl Store {
     /// Writes what is queued and ends the writer. Later appends get [`JournalError::Closed`].
     pub async fn close(self) {
         self.journal.close().await;
-        let Self {
-            journal,
-            index,
-            blobs,
-            lock,
-            ..
-        } = self;
+        let Self { journal, index, blobs, lock, .. } = self;
         // Closing sled waits for its last writes.
         let closed = tokio::task::spawn_blocking(move || drop((journal, index, blobs, lock))).await;
         if let Err(error) = closed {
@@ -383,13 +364,9 @@ fn by_cause(error: StoreError, home: &Path) -> StoreError {
         return error;
     };
     if disk.is_full() {
-        StoreError::StorageFull {
-            home: home.to_owned(),
-        }
+        StoreError::StorageFull { home: home.to_owned() }
     } else if disk.source.kind() == io::ErrorKind::ReadOnlyFilesystem {
-        StoreError::ReadOnly {
-            home: home.to_owned(),
-        }
+        StoreError::ReadOnly { home: home.to_owned() }
     } else {
         error
     }

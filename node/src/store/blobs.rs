@@ -5,6 +5,7 @@
 //! longest unused first. The methods named `*_blocking` and [`Blobs::open`] may wait for the disk; the
 //! others hand the work to the blocking pool.
 
+mod error;
 mod shelf;
 mod writer;
 
@@ -19,7 +20,7 @@ use std::{
 use blake3::Hash;
 
 use self::shelf::Shelf;
-pub use self::writer::BlobWriter;
+pub use self::{error::BlobError, writer::BlobWriter};
 use super::{
     disk::{self, DiskError, at},
     lock::HomeLock,
@@ -30,63 +31,6 @@ use super::{
 const CHUNK: usize = 256 << 10;
 /// Folder of unfinished blobs; emptied at the start.
 const TEMPORARY: &str = "tmp";
-
-/// Why a blob was not stored or found.
-#[derive(Debug, thiserror::Error)]
-pub enum BlobError {
-    /// The content has another hash than was promised.
-    #[error("the content has BLAKE3 {found}, not {expected}")]
-    WrongHash {
-        /// What was promised.
-        expected: Hash,
-        /// What came.
-        found: Hash,
-    },
-    /// The content has another length than was promised.
-    #[error("the content has {found} bytes, not {expected}")]
-    WrongLength {
-        /// What was promised.
-        expected: u64,
-        /// What came.
-        found: u64,
-    },
-    /// More bytes came than the writer was opened for.
-    #[error("the content exceeds its limit of {limit} bytes")]
-    TooLong {
-        /// What the writer was opened for.
-        limit: u64,
-    },
-    /// There is no such blob.
-    #[error("there is no blob {0}")]
-    Missing(Hash),
-    /// A stored blob does not have its content any more; it was removed.
-    #[error("blob {0} was damaged on the disk and has been removed; fetch it again")]
-    Damaged(Hash),
-    /// Pinned and unfinished blobs leave no room in the budget.
-    #[error(
-        "no room for {needed} bytes: {held} of {budget} bytes are held by blobs in use; raise store.blob_budget or wait"
-    )]
-    BudgetFull {
-        /// Bytes asked for.
-        needed: u64,
-        /// Bytes that cannot be given up.
-        held: u64,
-        /// The budget.
-        budget: u64,
-    },
-    /// The blob is in use.
-    #[error("blob {0} is in use")]
-    Pinned(Hash),
-    /// The number of blobs is at its limit and all are in use.
-    #[error("no room for another blob: {0} are in use")]
-    TooMany(usize),
-    /// A file operation failed; see [`DiskError::is_full`].
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    /// The blocking pool is gone: the node shuts down.
-    #[error("the node is shutting down")]
-    Stopped,
-}
 
 /// Whether a blob must survive a power cut when the call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,10 +88,7 @@ impl Pin {
 impl Clone for Pin {
     fn clone(&self) -> Self {
         self.blobs.shelf().pin(&self.hash);
-        Self {
-            blobs: self.blobs.clone(),
-            hash: self.hash,
-        }
+        Self { blobs: self.blobs.clone(), hash: self.hash }
     }
 }
 
@@ -178,11 +119,7 @@ impl Blobs {
         for (_, hash, length) in found {
             shelf.insert(hash, length);
         }
-        Ok(Self(Arc::new(Inner {
-            dir: dir.to_owned(),
-            shelf: Mutex::new(shelf),
-            _lock: lock,
-        })))
+        Ok(Self(Arc::new(Inner { dir: dir.to_owned(), shelf: Mutex::new(shelf), _lock: lock })))
     }
 
     /// Where a blob lies (or would lie). Read it only under a [`Pin`], and never write to it.
@@ -219,35 +156,23 @@ impl Blobs {
     /// Pins a blob that is there, and counts as a use.
     #[must_use]
     pub fn pin(&self, hash: &Hash) -> Option<Pin> {
-        self.shelf().pin(hash).then(|| Pin {
-            blobs: self.clone(),
-            hash: *hash,
-        })
+        self.shelf().pin(hash).then(|| Pin { blobs: self.clone(), hash: *hash })
     }
 
     /// Stores bytes; returns their hash, pinned.
     ///
     /// # Errors
     /// [`BlobError`].
-    pub async fn put_bytes(
-        &self,
-        bytes: impl Into<Vec<u8>>,
-        durability: Durability,
-    ) -> Result<Pin, BlobError> {
+    pub async fn put_bytes(&self, bytes: impl Into<Vec<u8>>, durability: Durability) -> Result<Pin, BlobError> {
         let bytes = bytes.into();
-        self.on_pool(move |blobs| blobs.put_bytes_blocking(&bytes, durability))
-            .await
+        self.on_pool(move |blobs| blobs.put_bytes_blocking(&bytes, durability)).await
     }
 
     /// [`Blobs::put_bytes`] for threads that may wait for the disk.
     ///
     /// # Errors
     /// [`BlobError`].
-    pub fn put_bytes_blocking(
-        &self,
-        bytes: &[u8],
-        durability: Durability,
-    ) -> Result<Pin, BlobError> {
+    pub fn put_bytes_blocking(&self, bytes: &[u8], durability: Durability) -> Result<Pin, BlobError> {
         let hash = blake3::hash(bytes);
         if let Some(pin) = self.already(&hash, durability)? {
             return Ok(pin);
@@ -262,27 +187,16 @@ impl Blobs {
     ///
     /// # Errors
     /// [`BlobError`].
-    pub async fn put_file(
-        &self,
-        path: &Path,
-        limit: u64,
-        durability: Durability,
-    ) -> Result<Pin, BlobError> {
+    pub async fn put_file(&self, path: &Path, limit: u64, durability: Durability) -> Result<Pin, BlobError> {
         let path = path.to_owned();
-        self.on_pool(move |blobs| blobs.put_file_blocking(&path, limit, durability))
-            .await
+        self.on_pool(move |blobs| blobs.put_file_blocking(&path, limit, durability)).await
     }
 
     /// [`Blobs::put_file`] for threads that may wait for the disk.
     ///
     /// # Errors
     /// [`BlobError`].
-    pub fn put_file_blocking(
-        &self,
-        path: &Path,
-        limit: u64,
-        durability: Durability,
-    ) -> Result<Pin, BlobError> {
+    pub fn put_file_blocking(&self, path: &Path, limit: u64, durability: Durability) -> Result<Pin, BlobError> {
         let source = File::open(path).map_err(at("open", path))?;
         self.put_open_file_blocking(source, path, limit, durability)
     }
@@ -336,8 +250,7 @@ impl Blobs {
     /// [`BlobError::Missing`].
     pub async fn open_blob(&self, hash: &Hash) -> Result<BlobFile, BlobError> {
         let hash = *hash;
-        self.on_pool(move |blobs| blobs.open_blob_blocking(&hash))
-            .await
+        self.on_pool(move |blobs| blobs.open_blob_blocking(&hash)).await
     }
 
     /// [`Blobs::open_blob`] for threads that may wait for the disk.
@@ -371,8 +284,7 @@ impl Blobs {
     /// [`BlobError`]; a damaged blob is removed.
     pub async fn read(&self, hash: &Hash, limit: u64) -> Result<Vec<u8>, BlobError> {
         let hash = *hash;
-        self.on_pool(move |blobs| blobs.read_blocking(&hash, limit))
-            .await
+        self.on_pool(move |blobs| blobs.read_blocking(&hash, limit)).await
     }
 
     /// [`Blobs::read`] for threads that may wait for the disk.
@@ -385,9 +297,7 @@ impl Blobs {
             return Err(BlobError::TooLong { limit });
         }
         let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-        file.take(length.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(at("read", self.path(hash)))?;
+        file.take(length.saturating_add(1)).read_to_end(&mut bytes).map_err(at("read", self.path(hash)))?;
         if blake3::hash(&bytes) != *hash {
             self.drop_damaged(hash)?;
             return Err(BlobError::Damaged(*hash));
@@ -469,9 +379,7 @@ impl Blobs {
         work: impl FnOnce(&Self) -> Result<T, BlobError> + Send + 'static,
     ) -> Result<T, BlobError> {
         let blobs = self.clone();
-        tokio::task::spawn_blocking(move || work(&blobs))
-            .await
-            .unwrap_or(Err(BlobError::Stopped))
+        tokio::task::spawn_blocking(move || work(&blobs)).await.unwrap_or(Err(BlobError::Stopped))
     }
 
     /// The map is consistent after each operation, so a poisoned lock is fine.
@@ -500,10 +408,7 @@ pub(super) fn walk(dir: &Path, found: &mut dyn FnMut(Hash, fs::Metadata)) -> Res
     let folders = |path: &Path| -> Result<Vec<PathBuf>, DiskError> {
         let entries = list(path)?.into_iter();
         let entries = entries.filter(|entry| entry.file_name().len() == 2);
-        Ok(entries
-            .filter(|entry| entry.path().is_dir())
-            .map(|entry| entry.path())
-            .collect())
+        Ok(entries.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()).collect())
     };
     for first in folders(dir)? {
         for second in folders(&first)? {

@@ -31,41 +31,25 @@ impl DiskError {
 }
 
 /// Names the action and the path of an I/O error.
-pub(crate) fn at(
-    action: &'static str,
-    path: impl Into<PathBuf>,
-) -> impl FnOnce(io::Error) -> DiskError {
+pub(crate) fn at(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> DiskError {
     let path = path.into();
-    move |source| DiskError {
-        action,
-        path,
-        source,
-    }
+    move |source| DiskError { action, path, source }
 }
 
 /// Whether an error means that there is no room: disk, quota, or the limit on a file's size.
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 /// Makes the names inside a folder durable (new, renamed and removed files).
 pub(crate) fn sync_dir(path: &Path) -> Result<(), DiskError> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .map_err(at("sync the folder", path))
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(at("sync the folder", path))
 }
 
 /// Creates a folder and its missing parents, readable by the owner alone.
 pub(crate) fn create_dir(path: &Path) -> Result<(), DiskError> {
     use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(at("create the folder", path))
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at("create the folder", path))
 }
 
 /// Options of a new or existing file that only the owner may read.
@@ -79,15 +63,9 @@ pub(crate) fn private() -> OpenOptions {
 /// Writes a small file so that a crash leaves the old text or the new one, never a part.
 pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let temporary = path.with_extension("new");
-    let mut file = private()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&temporary)
-        .map_err(at("create", &temporary))?;
-    file.write_all(bytes)
-        .and_then(|()| file.sync_all())
-        .map_err(at("write", &temporary))?;
+    let mut file =
+        private().write(true).create(true).truncate(true).open(&temporary).map_err(at("create", &temporary))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at("write", &temporary))?;
     fs::rename(&temporary, path).map_err(at("rename into place", path))?;
     match path.parent() {
         Some(parent) => sync_dir(parent),
@@ -106,9 +84,7 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<bool, DiskError> {
 
 /// Bytes that the file system of `path` would still give to this user.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, DiskError> {
-    let stats = rustix::fs::statvfs(path)
-        .map_err(io::Error::from)
-        .map_err(at("ask the free space of", path))?;
+    let stats = rustix::fs::statvfs(path).map_err(io::Error::from).map_err(at("ask the free space of", path))?;
     Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
@@ -123,11 +99,7 @@ pub(crate) struct Ballast {
 
 impl Ballast {
     pub(crate) fn new(path: PathBuf, bytes: u64) -> Self {
-        Self {
-            path,
-            bytes,
-            given_up: AtomicBool::new(false),
-        }
+        Self { path, bytes, given_up: AtomicBool::new(false) }
     }
 
     /// Allocates the ballast unless it is there. `false`: the disk has no room for it.
@@ -144,12 +116,8 @@ impl Ballast {
         if free_bytes(parent)? < self.bytes.saturating_mul(2) {
             return Ok(false);
         }
-        let file = private()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&self.path)
-            .map_err(at("create", &self.path))?;
+        let file =
+            private().write(true).create(true).truncate(true).open(&self.path).map_err(at("create", &self.path))?;
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => Ok(true),
             Err(error) => {

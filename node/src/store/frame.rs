@@ -17,7 +17,7 @@
 //! `durable` tells a torn write from damage: a bad frame that a later, whole frame calls durable had been
 //! acknowledged, so it must not be cut off.
 
-use super::journal::OnceKey;
+use super::entry::OnceKey;
 
 /// Marks the start of each frame.
 pub(super) const MAGIC: [u8; 4] = *b"SKJF";
@@ -77,13 +77,7 @@ pub(super) enum FrameError {
 /// Appends the frame of an entry to `out` and returns its hash.
 ///
 /// The caller has checked the limits.
-pub(super) fn encode(
-    out: &mut Vec<u8>,
-    kind: u16,
-    link: Link,
-    once: &[OnceKey],
-    payload: &[u8],
-) -> [u8; 32] {
+pub(super) fn encode(out: &mut Vec<u8>, kind: u16, link: Link, once: &[OnceKey], payload: &[u8]) -> [u8; 32] {
     let start = out.len();
     let once_len: usize = once.iter().map(|one| 1 + 2 + one.key.len() + HASH).sum();
     out.reserve(HEADER + once_len + payload.len() + HASH);
@@ -92,21 +86,13 @@ pub(super) fn encode(
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&link.remaining.to_le_bytes());
     out.extend_from_slice(&u32::try_from(once_len).unwrap_or(u32::MAX).to_le_bytes());
-    out.extend_from_slice(
-        &u32::try_from(payload.len())
-            .unwrap_or(u32::MAX)
-            .to_le_bytes(),
-    );
+    out.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
     out.extend_from_slice(&link.sequence.to_le_bytes());
     out.extend_from_slice(&link.durable.to_le_bytes());
     out.extend_from_slice(&link.previous);
     for one in once {
         out.push(one.kind);
-        out.extend_from_slice(
-            &u16::try_from(one.key.len())
-                .unwrap_or(u16::MAX)
-                .to_le_bytes(),
-        );
+        out.extend_from_slice(&u16::try_from(one.key.len()).unwrap_or(u16::MAX).to_le_bytes());
         out.extend_from_slice(&one.key);
         out.extend_from_slice(&one.digest);
     }
@@ -149,11 +135,7 @@ impl<'a> Fields<'a> {
 pub(super) fn length(header: &[u8]) -> Result<usize, FrameError> {
     let mut fields = Fields(header);
     let Some(magic) = fields.array::<4>() else {
-        return Err(if MAGIC.starts_with(header) {
-            FrameError::Incomplete
-        } else {
-            FrameError::Magic
-        });
+        return Err(if MAGIC.starts_with(header) { FrameError::Incomplete } else { FrameError::Magic });
     };
     if magic != MAGIC {
         return Err(FrameError::Magic);
@@ -181,9 +163,7 @@ pub(super) fn length(header: &[u8]) -> Result<usize, FrameError> {
 pub(super) fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     let length = length(bytes)?;
     let whole = bytes.get(..length).ok_or(FrameError::Incomplete)?;
-    let (covered, hash) = whole
-        .split_last_chunk::<HASH>()
-        .ok_or(FrameError::Incomplete)?;
+    let (covered, hash) = whole.split_last_chunk::<HASH>().ok_or(FrameError::Incomplete)?;
     if blake3::hash(covered) != *hash {
         return Err(FrameError::Hash);
     }
@@ -199,28 +179,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
         let durable = fields.u64()?;
         let previous = fields.array()?;
         let once = fields.take(usize::try_from(once_len).ok()?)?;
-        Some((
-            kind,
-            Link {
-                sequence,
-                durable,
-                remaining,
-                previous,
-            },
-            once,
-            fields.0,
-        ))
+        Some((kind, Link { sequence, durable, remaining, previous }, once, fields.0))
     };
     let (kind, link, once, payload) = read().ok_or(FrameError::Incomplete)?;
     let once = decode_once(once).ok_or(FrameError::Once)?;
-    Ok(Frame {
-        kind,
-        link,
-        once,
-        payload,
-        hash: *hash,
-        length,
-    })
+    Ok(Frame { kind, link, once, payload, hash: *hash, length })
 }
 
 fn decode_once(bytes: &[u8]) -> Option<Vec<OnceKey>> {
@@ -246,27 +209,14 @@ mod tests {
     use super::*;
 
     fn once() -> impl Strategy<Value = OnceKey> {
-        (
-            any::<u8>(),
-            proptest::collection::vec(any::<u8>(), 0..40),
-            any::<[u8; 32]>(),
-        )
+        (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..40), any::<[u8; 32]>())
             .prop_map(|(kind, key, digest)| OnceKey { kind, key, digest })
     }
 
     #[test]
     fn the_layout_is_fixed() {
-        let link = Link {
-            sequence: 2,
-            durable: 1,
-            remaining: 0,
-            previous: [7; 32],
-        };
-        let once = [OnceKey {
-            kind: 9,
-            key: b"k".to_vec(),
-            digest: [1; 32],
-        }];
+        let link = Link { sequence: 2, durable: 1, remaining: 0, previous: [7; 32] };
+        let once = [OnceKey { kind: 9, key: b"k".to_vec(), digest: [1; 32] }];
         let mut bytes = Vec::new();
         let hash = encode(&mut bytes, 0x0102, link, &once, b"hi");
         let mut expected = b"SKJF\x01\0\x02\x01\0\0\0\0".to_vec();
@@ -282,12 +232,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_named() {
-        let link = Link {
-            sequence: 1,
-            durable: 0,
-            remaining: 0,
-            previous: [0; 32],
-        };
+        let link = Link { sequence: 1, durable: 0, remaining: 0, previous: [0; 32] };
         let mut bytes = Vec::new();
         encode(&mut bytes, 1, link, &[], b"x");
         bytes[4] = 9;

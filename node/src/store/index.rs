@@ -4,6 +4,7 @@
 //! start compares both and rebuilds from the journal where they differ, because sled can lose rows without
 //! an error. Only the journal's writer moves the index's head, after the record is durable.
 
+mod open;
 mod tables;
 
 use std::{
@@ -11,15 +12,13 @@ use std::{
     fmt,
     fs::File,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+pub(super) use self::open::{OpenError, set_aside};
 use self::tables::{DocumentsTable, KEY_START, OnceTable, State, StateTable, Table};
 use super::{
-    disk,
-    journal::{Head, OnceKey},
+    entry::{Head, OnceKey},
     lock::HomeLock,
 };
 
@@ -31,13 +30,6 @@ pub const MAX_DOCUMENT_KEY: usize = 512;
 pub const MAX_SCAN: usize = 4096;
 /// Most bytes of one scan (8 MiB); it then ends early, and the caller pages on.
 const MAX_SCAN_BYTES: usize = 8 << 20;
-/// Longest that opening and checking the index may take. A rebuild is correct at any time and this is far
-/// beyond what a sound index of a million rows needs, so a hang inside sled ends here.
-const OPEN_LIMIT: Duration = Duration::from_secs(60);
-/// How long another handle of the same files (just being dropped) is waited for.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Damaged indexes that are kept for a look; older ones are removed.
-const MAX_BAD_KEPT: usize = 3;
 
 /// A value that the node derived from a record, to be found by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,21 +46,13 @@ impl Document {
     /// A document to be written.
     #[must_use]
     pub fn put(kind: u8, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        Self {
-            kind,
-            key: key.into(),
-            value: Some(value.into()),
-        }
+        Self { kind, key: key.into(), value: Some(value.into()) }
     }
 
     /// A document to be removed.
     #[must_use]
     pub fn remove(kind: u8, key: impl Into<Vec<u8>>) -> Self {
-        Self {
-            kind,
-            key: key.into(),
-            value: None,
-        }
+        Self { kind, key: key.into(), value: None }
     }
 }
 
@@ -88,14 +72,6 @@ pub enum IndexError {
         /// The limit.
         limit: usize,
     },
-}
-
-/// Why an index could not be opened as it is.
-#[derive(Debug)]
-pub(super) enum OpenError {
-    /// sled cannot open anything on a full disk, so this says nothing about the index.
-    Full,
-    Damaged(String),
 }
 
 /// Changes that belong together.
@@ -126,49 +102,17 @@ struct Inner {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index")
-            .field("head", &self.head())
-            .field("broken", &self.0.broken)
-            .finish()
+        f.debug_struct("Index").field("head", &self.head()).field("broken", &self.0.broken).finish()
     }
 }
 
 /// Renders what a panic said.
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panic".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
 }
 
 impl Index {
-    /// Opens the index in `dir` and checks every row. Runs on a thread of its own, since sled may panic or
-    /// hang on damaged files.
-    pub(super) fn open(
-        dir: &Path,
-        cache_bytes: u64,
-        lock: Option<Arc<HomeLock>>,
-    ) -> Result<Self, OpenError> {
-        let (done, opened) = mpsc::sync_channel(1);
-        let path = dir.to_owned();
-        std::thread::Builder::new()
-            .name("souk-index-open".to_owned())
-            .spawn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| open(&path, cache_bytes, lock)));
-                let result =
-                    result.unwrap_or_else(|panic| Err(OpenError::Damaged(panic_text(&*panic))));
-                // The opener may have given up on us.
-                let _ = done.send(result);
-            })
-            .map_err(|error| OpenError::Damaged(error.to_string()))?;
-        match opened.recv_timeout(OPEN_LIMIT) {
-            Ok(result) => result,
-            Err(_) => Err(OpenError::Damaged(format!(
-                "no answer within {} s",
-                OPEN_LIMIT.as_secs()
-            ))),
-        }
-    }
-
     /// The last record that the index contains.
     #[must_use]
     pub fn head(&self) -> Option<Head> {
@@ -187,8 +131,7 @@ impl Index {
     /// [`IndexError::Damaged`].
     pub async fn get(&self, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
         let key = key.to_vec();
-        self.on_pool(move |index| index.get_blocking(kind, &key))
-            .await
+        self.on_pool(move |index| index.get_blocking(kind, &key)).await
     }
 
     /// Up to `limit` (at most [`MAX_SCAN`]) documents of a kind whose keys start with `prefix` and follow
@@ -205,8 +148,7 @@ impl Index {
         limit: usize,
     ) -> Result<Vec<Row>, IndexError> {
         let (prefix, after) = (prefix.to_vec(), after.map(<[u8]>::to_vec));
-        self.on_pool(move |index| index.scan_blocking(kind, &prefix, after.as_deref(), limit))
-            .await
+        self.on_pool(move |index| index.scan_blocking(kind, &prefix, after.as_deref(), limit)).await
     }
 
     /// The digest that was signed under a key, if any.
@@ -215,8 +157,7 @@ impl Index {
     /// [`IndexError::Damaged`].
     pub async fn once(&self, kind: u8, key: &[u8]) -> Result<Option<[u8; 32]>, IndexError> {
         let key = key.to_vec();
-        self.on_pool(move |index| index.once_blocking(kind, &key))
-            .await
+        self.on_pool(move |index| index.once_blocking(kind, &key)).await
     }
 
     /// Writes documents outside of a record, all or none. They are lost when the index is rebuilt unless the
@@ -227,25 +168,16 @@ impl Index {
     pub async fn put(&self, documents: Vec<Document>) -> Result<(), IndexError> {
         for document in &documents {
             let value = document.value.as_ref().map_or(0, Vec::len);
-            for (what, length, limit) in [
-                ("document key", document.key.len(), MAX_DOCUMENT_KEY),
-                ("document", value, MAX_DOCUMENT),
-            ] {
+            for (what, length, limit) in
+                [("document key", document.key.len(), MAX_DOCUMENT_KEY), ("document", value, MAX_DOCUMENT)]
+            {
                 if length > limit {
-                    return Err(IndexError::TooLarge {
-                        what,
-                        length,
-                        limit,
-                    });
+                    return Err(IndexError::TooLarge { what, length, limit });
                 }
             }
         }
-        let applied = Applied {
-            documents,
-            ..Applied::default()
-        };
-        self.on_pool(move |index| index.apply_blocking(applied).map(|_| ()))
-            .await
+        let applied = Applied { documents, ..Applied::default() };
+        self.on_pool(move |index| index.apply_blocking(applied).map(|_| ())).await
     }
 
     /// [`Index::get`] for threads that may wait for the disk.
@@ -253,11 +185,7 @@ impl Index {
     /// # Errors
     /// [`IndexError::Damaged`].
     pub fn get_blocking(&self, kind: u8, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
-        self.guarded(|db| {
-            Ok(db
-                .get(DocumentsTable::key(kind, key))?
-                .map(|value| value.to_vec()))
-        })
+        self.guarded(|db| Ok(db.get(DocumentsTable::key(kind, key))?.map(|value| value.to_vec())))
     }
 
     /// [`Index::scan`] for threads that may wait for the disk.
@@ -291,10 +219,7 @@ impl Index {
                     break;
                 }
                 bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
-                rows.push((
-                    key.get(KEY_START..).unwrap_or_default().to_vec(),
-                    value.to_vec(),
-                ));
+                rows.push((key.get(KEY_START..).unwrap_or_default().to_vec(), value.to_vec()));
             }
             Ok(rows)
         })
@@ -338,18 +263,12 @@ impl Index {
                 }
             }
             for document in &applied.documents {
-                changes.insert(
-                    DocumentsTable::key(document.kind, &document.key),
-                    document.value.clone(),
-                );
+                changes.insert(DocumentsTable::key(document.kind, &document.key), document.value.clone());
             }
             Ok((changes, contradictions))
         })?;
         let after = self.guarded(|db| {
-            let mut next = State {
-                head: applied.head.or(before.head),
-                ..before
-            };
+            let mut next = State { head: applied.head.or(before.head), ..before };
             let mut batch = sled::Batch::default();
             for (key, value) in &changes {
                 if let Some(old) = db.get(key)? {
@@ -378,6 +297,12 @@ impl Index {
             self.0.data.sync_data()?;
             Ok(())
         })
+    }
+
+    /// Breaks the index, as damage met at run time would.
+    #[cfg(test)]
+    pub(super) fn break_for_test(&self) {
+        self.break_down("broken by a test".to_owned());
     }
 
     async fn on_pool<T: Send + 'static>(
@@ -410,101 +335,4 @@ impl Index {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn open(dir: &Path, cache_bytes: u64, lock: Option<Arc<HomeLock>>) -> Result<Index, OpenError> {
-    let config = sled::Config::new()
-        .path(dir)
-        .cache_capacity(cache_bytes)
-        .mode(sled::Mode::LowSpace)
-        .use_compression(false)
-        // The background thread does a real fsync; without it there is none at all.
-        .flush_every_ms(Some(500));
-    let fresh = !dir.exists();
-    let started = Instant::now();
-    let db = loop {
-        match config.open() {
-            Ok(db) => break db,
-            Err(sled::Error::Io(error)) if disk::is_full(&error) => return Err(OpenError::Full),
-            Err(error) => {
-                let held = error.to_string().contains("acquire lock");
-                if !held || started.elapsed() > LOCK_PATIENCE {
-                    return Err(OpenError::Damaged(error.to_string()));
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-    };
-    let damaged = |error: sled::Error| OpenError::Damaged(error.to_string());
-    let data = File::open(dir.join("db")).map_err(|error| OpenError::Damaged(error.to_string()))?;
-    let state_key = StateTable::key(0, b"");
-    let mut stored = None;
-    let mut rows = tables::RowSum::default();
-    for row in db.iter() {
-        let (key, value) = row.map_err(damaged)?;
-        if key == state_key {
-            stored = Some(State::decode(&value).ok_or_else(|| {
-                OpenError::Damaged("its state is unreadable or of another layout".to_owned())
-            })?);
-        } else {
-            rows.add(&key, &value);
-        }
-    }
-    let state = match stored {
-        Some(state) => state,
-        None if fresh => State::default(),
-        // sled opens what it cannot read at all as an empty database.
-        None => return Err(OpenError::Damaged("its state is missing".to_owned())),
-    };
-    if state.rows != rows {
-        let (expected, found) = (state.rows.count(), rows.count());
-        return Err(OpenError::Damaged(format!(
-            "its rows do not add up: {expected} were written, {found} are there, or some differ"
-        )));
-    }
-    let inner = Inner {
-        db,
-        data,
-        state: Mutex::new(state),
-        broken: OnceLock::new(),
-        _lock: lock,
-    };
-    let index = Index(Arc::new(inner));
-    if fresh {
-        // From now on an index without a state is a damaged one.
-        let first = index
-            .apply_blocking(Applied::default())
-            .and_then(|_| index.commit_blocking());
-        first.map_err(|error| OpenError::Damaged(error.to_string()))?;
-    }
-    Ok(index)
-}
-
-/// Moves a damaged index out of the way, to `db.bad-<n>`, and removes the oldest ones.
-pub(super) fn set_aside(dir: &Path) -> Result<Option<PathBuf>, disk::DiskError> {
-    if !dir.exists() {
-        return Ok(None);
-    }
-    let parent = dir.parent().unwrap_or(Path::new("."));
-    let mut bad = Vec::new();
-    for entry in std::fs::read_dir(parent)
-        .map_err(disk::at("read", parent))?
-        .flatten()
-    {
-        let name = entry.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("db.bad-")?.parse::<u32>().ok());
-        bad.extend(number);
-    }
-    bad.sort_unstable();
-    let next = bad.last().copied().unwrap_or(0).saturating_add(1);
-    for old in bad.iter().rev().skip(MAX_BAD_KEPT.saturating_sub(1)) {
-        let path = parent.join(format!("db.bad-{old}"));
-        std::fs::remove_dir_all(&path).map_err(disk::at("remove", &path))?;
-    }
-    let target = parent.join(format!("db.bad-{next}"));
-    std::fs::rename(dir, &target).map_err(disk::at("set aside the damaged index", dir))?;
-    disk::sync_dir(parent)?;
-    Ok(Some(target))
 }

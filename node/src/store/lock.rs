@@ -18,6 +18,12 @@ use super::disk::{DiskError, at, private};
 /// Longest lock file that is read: two decimal numbers fit many times.
 const MAX_LOCK_TEXT: u64 = 128;
 
+/// A process that the last holder had just forked shares its lock until it calls exec, so that a restart
+/// right after a crash may meet it for a moment.
+const TRIES: u32 = 10;
+/// Between two tries: with them 180 ms in all.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Why a home could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
@@ -68,7 +74,7 @@ impl HomeLock {
     /// Takes the lock of a home folder, which must exist.
     ///
     /// # Errors
-    /// [`LockError::Locked`] if another process (or this one) holds it, never a wait.
+    /// [`LockError::Locked`] if another process (or this one) holds it, after a fifth of a second.
     pub fn acquire(home: &Path) -> Result<Self, LockError> {
         let path = home.join("lock");
         let file = private()
@@ -101,9 +107,7 @@ impl HomeLock {
     }
 
     fn write_holder(&mut self) -> Result<(), LockError> {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let text = format!("{} {}\n", std::process::id(), since.as_secs());
         self.file
             .set_len(0)
@@ -114,21 +118,31 @@ impl HomeLock {
     }
 }
 
+impl Drop for HomeLock {
+    fn drop(&mut self) {
+        // Closing would do, were it not for a child between fork and exec that shares the file.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 fn try_lock(file: &File, home: &Path) -> Result<(), LockError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let (pid, since) = read_holder(file);
-            Err(LockError::Locked {
-                home: home.to_owned(),
-                pid,
-                since,
-            })
+    let mut tries = 1;
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if tries < TRIES => {
+                tries = tries.saturating_add(1);
+                std::thread::sleep(PAUSE);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let (pid, since) = read_holder(file);
+                return Err(LockError::Locked { home: home.to_owned(), pid, since });
+            }
+            Err(error) => {
+                let home = home.to_owned();
+                return Err(LockError::Unsupported { home, source: error.into() });
+            }
         }
-        Err(error) => Err(LockError::Unsupported {
-            home: home.to_owned(),
-            source: error.into(),
-        }),
     }
 }
 
@@ -156,15 +170,10 @@ mod tests {
         let first = HomeLock::acquire(home.path()).unwrap();
         let error = HomeLock::acquire(home.path()).unwrap_err();
         let text = error.to_string();
-        let LockError::Locked { pid, since, .. } = error else {
-            panic!("{error:?}")
-        };
+        let LockError::Locked { pid, since, .. } = error else { panic!("{error:?}") };
         assert_eq!(pid, Some(std::process::id()));
         assert!(since.unwrap().elapsed().unwrap() < Duration::from_secs(60));
-        assert!(
-            text.contains(&format!("in use by process {}", std::process::id())),
-            "{text}"
-        );
+        assert!(text.contains(&format!("in use by process {}", std::process::id())), "{text}");
         drop(first);
         HomeLock::acquire(home.path()).unwrap();
     }
@@ -176,10 +185,7 @@ mod tests {
             std::fs::write(home.path().join("lock"), stale).unwrap();
             let lock = HomeLock::acquire(home.path()).unwrap();
             let text = std::fs::read_to_string(home.path().join("lock")).unwrap();
-            assert!(
-                text.starts_with(&format!("{} ", std::process::id())),
-                "{text}"
-            );
+            assert!(text.starts_with(&format!("{} ", std::process::id())), "{text}");
             drop(lock);
         }
     }
@@ -190,10 +196,7 @@ mod tests {
         assert!(HomeLock::acquire_readonly(home.path()).unwrap().is_none());
         assert!(!home.path().join("lock").exists());
         let held = HomeLock::acquire(home.path()).unwrap();
-        assert!(matches!(
-            HomeLock::acquire_readonly(home.path()),
-            Err(LockError::Locked { .. })
-        ));
+        assert!(matches!(HomeLock::acquire_readonly(home.path()), Err(LockError::Locked { .. })));
         drop(held);
         assert!(HomeLock::acquire_readonly(home.path()).unwrap().is_some());
     }

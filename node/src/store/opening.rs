@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    Blobs, Document, FORMAT_VERSION, Head, HomeLock, Index, IndexError, IndexState, Journal,
-    OnceKey, OpenReport, ReplayError, Replayed, Store, StoreConfig, StoreError, Warning,
+    Blobs, Document, FORMAT_VERSION, Head, HomeLock, Index, IndexError, IndexState, Journal, OnceKey, OpenReport,
+    ReplayError, Replayed, Store, StoreConfig, StoreError, Warning,
     disk::{self, Ballast},
     index::{self, Applied, OpenError},
     scan::{self, Record, ScanError, Scanned},
@@ -96,9 +96,7 @@ impl Opening {
         let known = read_format(&self.home, &self.layout.format)?;
         if !has_journal {
             if known || self.layout.index.exists() {
-                return Err(StoreError::MissingJournal {
-                    dir: journal.clone(),
-                });
+                return Err(StoreError::MissingJournal { dir: journal.clone() });
             }
             self.created = true;
             disk::create_dir(journal)?;
@@ -126,55 +124,23 @@ impl Opening {
         let found = self.open_index(&ballast)?;
         let (scanned, applied) = self.replay(&found, callback)?;
         let records = scanned.head.map_or(0, |head| head.position.sequence);
-        self.warnings
-            .extend(scanned.torn.clone().map(Warning::TailCut));
+        self.warnings.extend(scanned.torn.clone().map(Warning::TailCut));
         let index_state = match found.rebuild {
             Some((reason, set_aside)) => IndexState::Rebuilt { reason, set_aside },
             None if applied > 0 => IndexState::CaughtUp { records: applied },
             None => IndexState::Current,
         };
-        let Self {
-            home,
-            layout,
-            config,
-            lock,
-            created,
-            warnings,
-        } = self;
+        let Self { home, layout, config, lock, created, warnings } = self;
         disk::create_dir(&layout.spool)?;
-        let blobs = Blobs::open(
-            &layout.blobs,
-            config.blob_budget_bytes,
-            Some(Arc::clone(&lock)),
-        )?;
+        let blobs = Blobs::open(&layout.blobs, config.blob_budget_bytes, Some(Arc::clone(&lock)))?;
         disk::sync_dir(&home)?;
-        let writer = Writer::open(
-            layout.journal.clone(),
-            &scanned,
-            found.index.clone(),
-            ballast,
-            config.segment_bytes,
-        )?;
-        let journal = Journal::start(layout.journal, writer)
-            .map_err(disk::at("start the journal's thread for", &home))?;
-        let report = OpenReport {
-            created,
-            records,
-            head: scanned.head,
-            index: index_state,
-            warnings,
-            elapsed: Duration::ZERO,
-        };
-        Ok((
-            Store {
-                home,
-                journal,
-                index: found.index,
-                blobs,
-                lock,
-            },
-            report,
-        ))
+        let writer =
+            Writer::open(layout.journal.clone(), &scanned, found.index.clone(), ballast, config.segment_bytes)?;
+        let journal =
+            Journal::start(layout.journal, writer).map_err(disk::at("start the journal's thread for", &home))?;
+        let report =
+            OpenReport { created, records, head: scanned.head, index: index_state, warnings, elapsed: Duration::ZERO };
+        Ok((Store { home, journal, index: found.index, blobs, lock }, report))
     }
 
     fn settle_ballast(&mut self) -> Result<Arc<Ballast>, StoreError> {
@@ -200,31 +166,21 @@ impl Opening {
         let index = match opened {
             Ok(index) => index,
             Err(OpenError::Full) => {
-                return Err(StoreError::StorageFull {
-                    home: self.home.clone(),
-                });
+                return Err(StoreError::StorageFull { home: self.home.clone() });
             }
             Err(OpenError::Damaged(reason)) => return self.fresh_index(reason),
         };
         let Some(head) = index.head() else {
             let lacks = !existed && scan::last_segment(&self.layout.journal)? > 0 && !self.created;
             let rebuild = lacks.then(|| ("it was missing".to_owned(), None));
-            return Ok(FoundIndex {
-                index,
-                head: None,
-                rebuild,
-            });
+            return Ok(FoundIndex { index, head: None, rebuild });
         };
         if scan::holds(&self.layout.journal, &head) {
-            return Ok(FoundIndex {
-                index,
-                head: Some(head),
-                rebuild: None,
-            });
+            return Ok(FoundIndex { index, head: Some(head), rebuild: None });
         }
         // Either the journal is damaged, or it lost its end, or the two do not belong together.
-        let scanned = scan::scan(&self.layout.journal, &mut |_| Ok::<(), ReplayError>(()))
-            .map_err(|error| match error {
+        let scanned =
+            scan::scan(&self.layout.journal, &mut |_| Ok::<(), ReplayError>(())).map_err(|error| match error {
                 ScanError::Damage(damage) => StoreError::Damage(damage),
                 ScanError::Refused(position, source) => StoreError::Replay { position, source },
             })?;
@@ -238,79 +194,39 @@ impl Opening {
             self.warnings.push(Warning::LostTail { ends, seen });
         }
         drop(index);
-        self.fresh_index(format!(
-            "it does not belong to this journal (record {seen} differs)"
-        ))
+        self.fresh_index(format!("it does not belong to this journal (record {seen} differs)"))
     }
 
     fn try_index(&self) -> Result<Index, OpenError> {
-        Index::open(
-            &self.layout.index,
-            self.config.index_cache_bytes,
-            Some(Arc::clone(&self.lock)),
-        )
+        Index::open(&self.layout.index, self.config.index_cache_bytes, Some(Arc::clone(&self.lock)))
     }
 
     fn fresh_index(&self, reason: String) -> Result<FoundIndex, StoreError> {
         let set_aside = index::set_aside(&self.layout.index)?;
         match self.try_index() {
-            Ok(index) => Ok(FoundIndex {
-                index,
-                head: None,
-                rebuild: Some((reason, set_aside)),
-            }),
-            Err(OpenError::Full) => Err(StoreError::StorageFull {
-                home: self.home.clone(),
-            }),
-            Err(OpenError::Damaged(reason)) => Err(StoreError::Index {
-                dir: self.layout.index.clone(),
-                reason,
-            }),
+            Ok(index) => Ok(FoundIndex { index, head: None, rebuild: Some((reason, set_aside)) }),
+            Err(OpenError::Full) => Err(StoreError::StorageFull { home: self.home.clone() }),
+            Err(OpenError::Damaged(reason)) => Err(StoreError::Index { dir: self.layout.index.clone(), reason }),
         }
     }
 
     /// Gives every record to the callback and those that the index lacks to the index. Returns how many
     /// those were.
-    fn replay(
-        &mut self,
-        found: &FoundIndex,
-        callback: Callback<'_>,
-    ) -> Result<(Scanned, u64), StoreError> {
+    fn replay(&mut self, found: &FoundIndex, callback: Callback<'_>) -> Result<(Scanned, u64), StoreError> {
         let known = found.head.map_or(0, |head| head.position.sequence);
-        let mut filler = Filler {
-            index: &found.index,
-            pending: Applied::default(),
-            records: 0,
-            contradictions: Vec::new(),
-        };
+        let mut filler =
+            Filler { index: &found.index, pending: Applied::default(), records: 0, contradictions: Vec::new() };
         let scanned = scan::scan(&self.layout.journal, &mut |record: Record<'_>| {
-            let Record {
-                position,
-                hash,
-                kind,
-                once,
-                payload,
-            } = record;
+            let Record { position, hash, kind, once, payload } = record;
             let indexed = position.sequence <= known;
-            let mut replayed = Replayed {
-                position,
-                kind,
-                payload,
-                indexed,
-                documents: Vec::new(),
-            };
+            let mut replayed = Replayed { position, kind, payload, indexed, documents: Vec::new() };
             callback(&mut replayed).map_err(Refused::Callback)?;
             if indexed {
                 return Ok(());
             }
-            filler
-                .add(Head { position, hash }, once, replayed.documents)
-                .map_err(Refused::Index)
+            filler.add(Head { position, hash }, once, replayed.documents).map_err(Refused::Index)
         });
-        let index_failed = |dir: PathBuf, error: &IndexError| StoreError::Index {
-            dir,
-            reason: error.to_string(),
-        };
+        let index_failed = |dir: PathBuf, error: &IndexError| StoreError::Index { dir, reason: error.to_string() };
         let dir = self.layout.index.clone();
         let scanned = match scanned {
             Ok(scanned) => scanned,
@@ -323,8 +239,7 @@ impl Opening {
             }
         };
         filler.finish().map_err(|error| index_failed(dir, &error))?;
-        self.warnings
-            .extend(filler.contradictions.drain(..).map(Warning::Contradiction));
+        self.warnings.extend(filler.contradictions.drain(..).map(Warning::Contradiction));
         Ok((scanned, filler.records))
     }
 }
@@ -338,20 +253,12 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    fn add(
-        &mut self,
-        head: Head,
-        once: Vec<OnceKey>,
-        documents: Vec<Document>,
-    ) -> Result<(), IndexError> {
+    fn add(&mut self, head: Head, once: Vec<OnceKey>, documents: Vec<Document>) -> Result<(), IndexError> {
         self.pending.head = Some(head);
         self.pending.once.extend(once);
         self.pending.documents.extend(documents);
         self.records = self.records.saturating_add(1);
-        if self
-            .records
-            .is_multiple_of(u64::try_from(REPLAY_BATCH).unwrap_or(1))
-        {
+        if self.records.is_multiple_of(u64::try_from(REPLAY_BATCH).unwrap_or(1)) {
             self.apply()?;
         }
         Ok(())
@@ -360,8 +267,7 @@ impl Filler<'_> {
     fn apply(&mut self) -> Result<(), IndexError> {
         let pending = std::mem::take(&mut self.pending);
         if pending.head.is_some() {
-            self.contradictions
-                .extend(self.index.apply_blocking(pending)?);
+            self.contradictions.extend(self.index.apply_blocking(pending)?);
         }
         Ok(())
     }
@@ -389,12 +295,7 @@ pub(super) fn read_format(home: &Path, path: &Path) -> Result<bool, StoreError> 
         .and_then(|text| text.parse::<u32>().ok());
     match version {
         Some(FORMAT_VERSION) => Ok(true),
-        Some(found) if found > FORMAT_VERSION => Err(StoreError::Newer {
-            home: home.to_owned(),
-            found,
-        }),
-        _ => Err(StoreError::Foreign {
-            path: path.to_owned(),
-        }),
+        Some(found) if found > FORMAT_VERSION => Err(StoreError::Newer { home: home.to_owned(), found }),
+        _ => Err(StoreError::Foreign { path: path.to_owned() }),
     }
 }

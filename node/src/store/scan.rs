@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     disk::{DiskError, at},
+    entry::{Head, OnceKey, Position},
     frame::{self, FRAME_VERSION, FrameError, MAGIC},
-    journal::{Head, OnceKey, Position},
 };
 
 /// Digits of a segment's number in its file name.
@@ -121,39 +121,27 @@ pub(super) fn last_segment(dir: &Path) -> Result<u32, JournalDamage> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(DiskError::from_read(dir, error).into()),
+        Err(error) => return Err(at("read", dir)(error).into()),
     };
     let mut numbers = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| DiskError::from_read(dir, error))?;
+        let entry = entry.map_err(|error| at("read", dir)(error))?;
         let name = entry.file_name();
         let number = name
             .to_str()
             .and_then(|name| name.strip_suffix(".seg"))
-            .and_then(|stem| {
-                (stem.len() == NAME_DIGITS)
-                    .then(|| stem.parse::<u32>().ok())
-                    .flatten()
-            });
+            .and_then(|stem| (stem.len() == NAME_DIGITS).then(|| stem.parse::<u32>().ok()).flatten());
         numbers.extend(number);
     }
     numbers.sort_unstable();
     let mut expected = 1_u32;
     for number in numbers {
         if number != expected {
-            return Err(JournalDamage::MissingSegment {
-                path: segment_path(dir, expected),
-            });
+            return Err(JournalDamage::MissingSegment { path: segment_path(dir, expected) });
         }
         expected = expected.saturating_add(1);
     }
     Ok(expected.saturating_sub(1))
-}
-
-impl DiskError {
-    fn from_read(path: &Path, source: io::Error) -> Self {
-        at("read", path)(source)
-    }
 }
 
 /// Reads every record in order. Groups are handed out whole or not at all.
@@ -161,35 +149,24 @@ pub(super) fn scan<E>(
     dir: &Path,
     consume: &mut dyn FnMut(Record<'_>) -> Result<(), E>,
 ) -> Result<Scanned, ScanError<E>> {
-    let mut scanned = Scanned {
-        last_segment: last_segment(dir)?,
-        ..Scanned::default()
-    };
+    let mut scanned = Scanned { last_segment: last_segment(dir)?, ..Scanned::default() };
     for number in 1..=scanned.last_segment {
         // A segment is at most its configured size plus one group: it fits in memory, one at a time.
         let path = segment_path(dir, number);
-        let bytes = fs::read(&path)
-            .map_err(|error| JournalDamage::from(DiskError::from_read(&path, error)))?;
+        let bytes = fs::read(&path).map_err(|error| JournalDamage::from(at("read", &path)(error)))?;
         let valid = scan_segment(number, &bytes, &mut scanned.head, consume)?;
         scanned.segments = number;
         scanned.last_length = to_u64(valid.length);
         scanned.bytes = scanned.bytes.saturating_add(scanned.last_length);
         if let Some(error) = valid.stopped {
-            let next = scanned
-                .head
-                .map_or(0, |head| head.position.sequence)
-                .saturating_add(1);
+            let next = scanned.head.map_or(0, |head| head.position.sequence).saturating_add(1);
             let rest = bytes.get(valid.length..).unwrap_or_default();
             let is_last = number == scanned.last_segment;
             let bad = bytes.get(valid.bad_offset..).unwrap_or_default();
             if !is_last || !error.may_be_torn(bad) || holds_proof_of(rest, next) {
                 return Err(bad_frame(path, valid.bad_offset, next, &error).into());
             }
-            scanned.torn = Some(TornTail {
-                segment: path,
-                offset: scanned.last_length,
-                bytes: to_u64(rest.len()),
-            });
+            scanned.torn = Some(TornTail { segment: path, offset: scanned.last_length, bytes: to_u64(rest.len()) });
         }
     }
     Ok(scanned)
@@ -226,9 +203,9 @@ impl Stop {
                 let start = bad.get(..MAGIC.len()).unwrap_or(bad);
                 start.iter().all(|byte| *byte == 0)
             }
-            Self::Frame(FrameError::Newer(_) | FrameError::Length | FrameError::Once)
-            | Self::Chain
-            | Self::Group => false,
+            Self::Frame(FrameError::Newer(_) | FrameError::Length | FrameError::Once) | Self::Chain | Self::Group => {
+                false
+            }
         }
     }
 }
@@ -247,26 +224,14 @@ fn scan_segment<E>(
         let rest = bytes.get(offset..).unwrap_or_default();
         if rest.is_empty() {
             let stopped = (!group.is_empty()).then_some(Stop::GroupEnd);
-            return Ok(Valid {
-                length,
-                bad_offset: offset,
-                stopped,
-            });
+            return Ok(Valid { length, bad_offset: offset, stopped });
         }
-        let stop = |stop| {
-            Ok(Valid {
-                length,
-                bad_offset: offset,
-                stopped: Some(stop),
-            })
-        };
+        let stop = |stop| Ok(Valid { length, bad_offset: offset, stopped: Some(stop) });
         let frame = match frame::decode(rest) {
             Ok(frame) => frame,
             Err(error) => return stop(Stop::Frame(error)),
         };
-        let last = group
-            .last()
-            .map(|record| (record.position.sequence, record.hash));
+        let last = group.last().map(|record| (record.position.sequence, record.hash));
         let last = last.or_else(|| head.map(|head| (head.position.sequence, head.hash)));
         let (sequence, previous) = last.unwrap_or((0, [0; 32]));
         if frame.link.sequence != sequence.saturating_add(1) || frame.link.previous != previous {
@@ -275,27 +240,14 @@ fn scan_segment<E>(
         if expected_remaining.is_some_and(|expected| expected != frame.link.remaining) {
             return stop(Stop::Group);
         }
-        let position = Position {
-            sequence: frame.link.sequence,
-            segment: number,
-            offset: to_u64(offset),
-        };
-        group.push(Record {
-            position,
-            hash: frame.hash,
-            kind: frame.kind,
-            once: frame.once,
-            payload: frame.payload,
-        });
+        let position = Position { sequence: frame.link.sequence, segment: number, offset: to_u64(offset) };
+        group.push(Record { position, hash: frame.hash, kind: frame.kind, once: frame.once, payload: frame.payload });
         offset = offset.saturating_add(frame.length);
         expected_remaining = frame.link.remaining.checked_sub(1);
         if expected_remaining.is_none() {
             for record in group.drain(..) {
                 let position = record.position;
-                *head = Some(Head {
-                    position,
-                    hash: record.hash,
-                });
+                *head = Some(Head { position, hash: record.hash });
                 consume(record).map_err(|error| ScanError::Refused(position, error))?;
             }
             length = offset;
@@ -322,18 +274,10 @@ fn holds_proof_of(bytes: &[u8], sequence: u64) -> bool {
 fn bad_frame(segment: PathBuf, offset: usize, sequence: u64, stop: &Stop) -> JournalDamage {
     let offset = to_u64(offset);
     match stop {
-        Stop::Frame(FrameError::Newer(found)) => JournalDamage::NewerVersion {
-            segment,
-            offset,
-            found: *found,
-            supported: FRAME_VERSION,
-        },
-        stop => JournalDamage::BadFrame {
-            segment,
-            offset,
-            sequence,
-            reason: stop.to_string(),
-        },
+        Stop::Frame(FrameError::Newer(found)) => {
+            JournalDamage::NewerVersion { segment, offset, found: *found, supported: FRAME_VERSION }
+        }
+        stop => JournalDamage::BadFrame { segment, offset, sequence, reason: stop.to_string() },
     }
 }
 
@@ -343,10 +287,7 @@ pub(super) fn holds(dir: &Path, head: &Head) -> bool {
 }
 
 /// Reads one record: kind, payload, hash.
-pub(super) fn read_at(
-    dir: &Path,
-    position: Position,
-) -> Result<(u16, Vec<u8>, [u8; 32]), JournalDamage> {
+pub(super) fn read_at(dir: &Path, position: Position) -> Result<(u16, Vec<u8>, [u8; 32]), JournalDamage> {
     use std::os::unix::fs::FileExt as _;
     let path = segment_path(dir, position.segment);
     let damage = |error: FrameError| {
@@ -359,12 +300,10 @@ pub(super) fn read_at(
     };
     let file = fs::File::open(&path).map_err(at("open", &path))?;
     let mut bytes = vec![0; frame::HEADER];
-    file.read_exact_at(&mut bytes, position.offset)
-        .map_err(at("read", &path))?;
+    file.read_exact_at(&mut bytes, position.offset).map_err(at("read", &path))?;
     let length = frame::length(&bytes).map_err(damage)?;
     bytes.resize(length, 0);
-    file.read_exact_at(&mut bytes, position.offset)
-        .map_err(at("read", &path))?;
+    file.read_exact_at(&mut bytes, position.offset).map_err(at("read", &path))?;
     let frame = frame::decode(&bytes).map_err(damage)?;
     if frame.link.sequence != position.sequence {
         return Err(damage(FrameError::Magic));

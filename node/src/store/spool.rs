@@ -29,9 +29,7 @@ const MAX_NAME: usize = 200;
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// A name could leave the folder.
-    #[error(
-        "{0:?} is not a name of a spool; use letters, digits, '-', '_' and '.', at most {MAX_NAME}"
-    )]
+    #[error("{0:?} is not a name of a spool; use letters, digits, '-', '_' and '.', at most {MAX_NAME}")]
     Name(String),
     /// The spool has ended; its length and hash may have been signed.
     #[error("the log ended at {length} bytes")]
@@ -116,12 +114,7 @@ impl Spool {
     ///
     /// # Errors
     /// [`SpoolError::Name`], [`SpoolError::Disk`].
-    pub async fn open(
-        dir: &Path,
-        attempt: &str,
-        stream: &str,
-        cap: u64,
-    ) -> Result<Self, SpoolError> {
+    pub async fn open(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
         let (dir, attempt, stream) = (dir.to_owned(), attempt.to_owned(), stream.to_owned());
         on_pool(move || Self::open_blocking(&dir, &attempt, &stream, cap)).await
     }
@@ -130,21 +123,11 @@ impl Spool {
     ///
     /// # Errors
     /// As [`Spool::open`].
-    pub fn open_blocking(
-        dir: &Path,
-        attempt: &str,
-        stream: &str,
-        cap: u64,
-    ) -> Result<Self, SpoolError> {
+    pub fn open_blocking(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
         let folder = dir.join(checked(attempt)?);
         let path = folder.join(checked(stream)?);
         disk::create_dir(&folder)?;
-        let mut file = private()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(&path)
-            .map_err(at("open the log", &path))?;
+        let mut file = private().read(true).append(true).create(true).open(&path).map_err(at("open the log", &path))?;
         let mut hasher = Hasher::new();
         let mut length = 0_u64;
         let mut buffer = vec![0; 64 << 10];
@@ -156,18 +139,9 @@ impl Spool {
             hasher.update(buffer.get(..count).unwrap_or_default());
             length = length.saturating_add(to_u64(count));
         }
-        let (state, _) = watch::channel(SpoolState {
-            length,
-            closed: None,
-        });
+        let (state, _) = watch::channel(SpoolState { length, closed: None });
         let tail = Mutex::new(Tail { hasher, length });
-        Ok(Self(Arc::new(Inner {
-            path,
-            file,
-            cap,
-            tail,
-            state,
-        })))
+        Ok(Self(Arc::new(Inner { path, file, cap, tail, state })))
     }
 
     /// Removes all spools of an attempt.
@@ -224,27 +198,17 @@ impl Spool {
     ///
     /// # Errors
     /// [`SpoolError::Gap`] if bytes before them are missing; otherwise as [`Spool::append`].
-    pub async fn append_at(
-        &self,
-        offset: u64,
-        bytes: impl Into<Vec<u8>>,
-    ) -> Result<Appended, SpoolError> {
+    pub async fn append_at(&self, offset: u64, bytes: impl Into<Vec<u8>>) -> Result<Appended, SpoolError> {
         let (spool, bytes) = (self.clone(), bytes.into());
         on_pool(move || {
             let mut tail = spool.tail();
             let Some(known) = tail.length.checked_sub(offset) else {
-                return Err(SpoolError::Gap {
-                    offset,
-                    length: tail.length,
-                });
+                return Err(SpoolError::Gap { offset, length: tail.length });
             };
             let known = usize::try_from(known).unwrap_or(usize::MAX);
             match bytes.get(known..) {
                 Some(new) if !new.is_empty() => spool.write(&mut tail, new),
-                _ => Ok(Appended {
-                    length: tail.length,
-                    dropped: 0,
-                }),
+                _ => Ok(Appended { length: tail.length, dropped: 0 }),
             }
         })
         .await
@@ -264,17 +228,9 @@ impl Spool {
     /// # Errors
     /// As [`Spool::read`].
     pub fn read_blocking(&self, offset: u64, limit: u64) -> Result<Vec<u8>, SpoolError> {
-        let available = self
-            .state()
-            .length
-            .saturating_sub(offset)
-            .min(limit)
-            .min(MAX_READ);
+        let available = self.state().length.saturating_sub(offset).min(limit).min(MAX_READ);
         let mut bytes = vec![0; usize::try_from(available).unwrap_or(0)];
-        self.0
-            .file
-            .read_exact_at(&mut bytes, offset)
-            .map_err(at("read the log", &self.0.path))?;
+        self.0.file.read_exact_at(&mut bytes, offset).map_err(at("read the log", &self.0.path))?;
         Ok(bytes)
     }
 
@@ -289,23 +245,14 @@ impl Spool {
             if let Some(expected) = expected
                 && expected != tail.length
             {
-                return Err(SpoolError::Length {
-                    expected,
-                    length: tail.length,
-                });
+                return Err(SpoolError::Length { expected, length: tail.length });
             }
             if let Some(closed) = spool.state().closed {
                 return Ok(closed);
             }
             spool.sync_file()?;
-            let closed = Closed {
-                length: tail.length,
-                hash: tail.hasher.finalize(),
-            };
-            spool.0.state.send_replace(SpoolState {
-                length: tail.length,
-                closed: Some(closed),
-            });
+            let closed = Closed { length: tail.length, hash: tail.hasher.finalize() };
+            spool.0.state.send_replace(SpoolState { length: tail.length, closed: Some(closed) });
             Ok(closed)
         })
         .await
@@ -321,10 +268,7 @@ impl Spool {
     }
 
     fn sync_file(&self) -> Result<(), SpoolError> {
-        self.0
-            .file
-            .sync_data()
-            .map_err(at("sync the log", &self.0.path))?;
+        self.0.file.sync_data().map_err(at("sync the log", &self.0.path))?;
         for folder in self.0.path.ancestors().skip(1).take(2) {
             disk::sync_dir(folder)?;
         }
@@ -333,9 +277,7 @@ impl Spool {
 
     fn write(&self, tail: &mut Tail, bytes: &[u8]) -> Result<Appended, SpoolError> {
         if let Some(closed) = self.state().closed {
-            return Err(SpoolError::Closed {
-                length: closed.length,
-            });
+            return Err(SpoolError::Closed { length: closed.length });
         }
         let room = usize::try_from(self.0.cap.saturating_sub(tail.length)).unwrap_or(usize::MAX);
         let mut kept = bytes.get(..room.min(bytes.len())).unwrap_or_default();
@@ -361,16 +303,10 @@ impl Spool {
                 }
             }
         }
-        self.0.state.send_replace(SpoolState {
-            length: tail.length,
-            closed: None,
-        });
+        self.0.state.send_replace(SpoolState { length: tail.length, closed: None });
         match failed {
             Some(error) => Err(at("write the log", &self.0.path)(error).into()),
-            None => Ok(Appended {
-                length: tail.length,
-                dropped,
-            }),
+            None => Ok(Appended { length: tail.length, dropped }),
         }
     }
 
@@ -383,17 +319,11 @@ impl Spool {
 fn checked(name: &str) -> Result<&str, SpoolError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.starts_with('.');
-    if fits && name.bytes().all(plain) {
-        Ok(name)
-    } else {
-        Err(SpoolError::Name(name.to_owned()))
-    }
+    if fits && name.bytes().all(plain) { Ok(name) } else { Err(SpoolError::Name(name.to_owned())) }
 }
 
 async fn on_pool<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SpoolError> + Send + 'static,
 ) -> Result<T, SpoolError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or(Err(SpoolError::Stopped))
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(SpoolError::Stopped))
 }

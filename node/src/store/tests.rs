@@ -18,28 +18,17 @@ use super::*;
 
 /// No ballast, small segments.
 pub(super) fn config() -> StoreConfig {
-    StoreConfig {
-        ballast_bytes: 0,
-        segment_bytes: 64 << 10,
-        ..StoreConfig::default()
-    }
+    StoreConfig { ballast_bytes: 0, segment_bytes: 64 << 10, ..StoreConfig::default() }
 }
 
 /// What a replay told: sequence, kind, payload.
 type Seen = Vec<(u64, u16, Vec<u8>)>;
 
 /// Opens a home. Records of kind 2 hold "key value" and derive a document of kind 2.
-pub(super) fn try_open(
-    home: &Path,
-    config: StoreConfig,
-) -> Result<(Store, OpenReport, Seen), StoreError> {
+pub(super) fn try_open(home: &Path, config: StoreConfig) -> Result<(Store, OpenReport, Seen), StoreError> {
     let mut seen = Vec::new();
     let (store, report) = Store::open(home, config, &mut |record| {
-        seen.push((
-            record.position.sequence,
-            record.kind,
-            record.payload.to_vec(),
-        ));
+        seen.push((record.position.sequence, record.kind, record.payload.to_vec()));
         if let Some(document) = derive(record.kind, record.payload) {
             record.document(document);
         }
@@ -91,12 +80,7 @@ pub(super) fn shut(store: Store) {
 
 /// Runs async code of a test.
 pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap()
-        .block_on(work)
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
 }
 
 mod home {
@@ -120,17 +104,11 @@ mod home {
         let (store, ..) = open(home.path());
         let error = try_open(home.path(), config()).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.contains(&format!("in use by process {}", std::process::id())),
-            "{text}"
-        );
+        assert!(text.contains(&format!("in use by process {}", std::process::id())), "{text}");
         // A handle that outlives the store keeps the home.
         let index = store.index().clone();
         shut(store);
-        assert!(matches!(
-            try_open(home.path(), config()),
-            Err(StoreError::Lock(LockError::Locked { .. }))
-        ));
+        assert!(matches!(try_open(home.path(), config()), Err(StoreError::Lock(LockError::Locked { .. }))));
         drop(index);
         open(home.path());
     }
@@ -142,27 +120,10 @@ mod home {
         let path = home.path().join("store");
         fs::write(&path, "souk store 2\n").unwrap();
         let error = try_open(home.path(), config()).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("store version 2, but this souk reads 1"),
-            "{error}"
-        );
-        for foreign in [
-            "",
-            "souk store 1",
-            "souk store x\n",
-            "\u{0}\u{0}",
-            "something else",
-        ] {
+        assert!(error.to_string().contains("store version 2, but this souk reads 1"), "{error}");
+        for foreign in ["", "souk store 1", "souk store x\n", "\u{0}\u{0}", "something else"] {
             fs::write(&path, foreign).unwrap();
-            assert!(
-                matches!(
-                    try_open(home.path(), config()),
-                    Err(StoreError::Foreign { .. })
-                ),
-                "{foreign:?}"
-            );
+            assert!(matches!(try_open(home.path(), config()), Err(StoreError::Foreign { .. })), "{foreign:?}");
         }
         fs::remove_file(&path).unwrap();
         assert_eq!(open(home.path()).1.warnings, [Warning::FormatRestored]);
@@ -175,15 +136,9 @@ mod home {
         run(store.journal().append(indexed("a", "1"))).unwrap();
         shut(store);
         fs::remove_dir_all(home.path().join("journal")).unwrap();
-        assert!(matches!(
-            try_open(home.path(), config()),
-            Err(StoreError::MissingJournal { .. })
-        ));
+        assert!(matches!(try_open(home.path(), config()), Err(StoreError::MissingJournal { .. })));
         fs::remove_file(home.path().join("store")).unwrap();
-        assert!(matches!(
-            try_open(home.path(), config()),
-            Err(StoreError::MissingJournal { .. })
-        ));
+        assert!(matches!(try_open(home.path(), config()), Err(StoreError::MissingJournal { .. })));
         assert!(!home.path().join("journal").exists());
     }
 
@@ -193,47 +148,27 @@ mod home {
         let path = dir.path().join("file");
         fs::write(&path, "x").unwrap();
         let error = try_open(&path, config()).unwrap_err();
-        assert!(
-            error.to_string().contains(path.to_str().unwrap()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
 
     #[test]
     fn a_record_that_the_node_refuses_stops_the_start() {
         let home = tempfile::tempdir().unwrap();
         let (store, ..) = open(home.path());
-        run(store
-            .journal()
-            .append_all(vec![Entry::new(1, vec![1]), Entry::new(9, vec![2])]))
-        .unwrap();
+        run(store.journal().append_all(vec![Entry::new(1, vec![1]), Entry::new(9, vec![2])])).unwrap();
         shut(store);
         let error = Store::open(home.path(), config(), &mut |record| {
-            if record.kind == 9 {
-                Err("no such event".into())
-            } else {
-                Ok(())
-            }
+            if record.kind == 9 { Err("no such event".into()) } else { Ok(()) }
         });
         let error = error.unwrap_err().to_string();
-        assert!(
-            error.contains("record 2 (segment 1") && error.contains("no such event"),
-            "{error}"
-        );
+        assert!(error.contains("record 2 (segment 1") && error.contains("no such event"), "{error}");
     }
 
     #[test]
     fn the_ballast_is_kept_at_its_size() {
         let home = tempfile::tempdir().unwrap();
-        let with = |ballast_bytes| StoreConfig {
-            ballast_bytes,
-            ..config()
-        };
-        let size = || {
-            fs::metadata(home.path().join("ballast"))
-                .map(|meta| meta.len())
-                .ok()
-        };
+        let with = |ballast_bytes| StoreConfig { ballast_bytes, ..config() };
+        let size = || fs::metadata(home.path().join("ballast")).map(|meta| meta.len()).ok();
         shut(try_open(home.path(), with(1 << 20)).unwrap().0);
         assert_eq!(size(), Some(1 << 20));
         shut(try_open(home.path(), with(2 << 20)).unwrap().0);

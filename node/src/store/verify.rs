@@ -117,13 +117,9 @@ pub fn verify(home: &Path, options: VerifyOptions) -> Result<Report, StoreError>
     let known = read_format(home, &layout.format)?;
     if !has_journal {
         return Err(if known {
-            StoreError::MissingJournal {
-                dir: layout.journal,
-            }
+            StoreError::MissingJournal { dir: layout.journal }
         } else {
-            StoreError::Foreign {
-                path: layout.format,
-            }
+            StoreError::Foreign { path: layout.format }
         });
     }
     let _lock = HomeLock::acquire_readonly(home)?;
@@ -148,9 +144,7 @@ fn open_copy(dir: &Path) -> Result<Copied, StoreError> {
     let index = match Index::open(&target, CACHE_BYTES, None) {
         Ok(index) => Ok(index),
         Err(OpenError::Full) => {
-            return Err(StoreError::StorageFull {
-                home: std::env::temp_dir(),
-            });
+            return Err(StoreError::StorageFull { home: std::env::temp_dir() });
         }
         Err(OpenError::Damaged(reason)) => Err(reason),
     };
@@ -179,24 +173,18 @@ fn check_journal(dir: &Path, copied: Copied) -> Result<Report, StoreError> {
     let mut contradictions = Vec::new();
     let mut not_indexed = None;
     let index = copied.as_ref().map(|(index, _)| index);
-    let indexed_head = index
-        .and_then(|index| index.as_ref().ok())
-        .and_then(Index::head);
+    let indexed_head = index.and_then(|index| index.as_ref().ok()).and_then(Index::head);
     let mut met_indexed_head = false;
     let scanned = scan::scan(dir, &mut |record: Record<'_>| {
         records = records.saturating_add(1);
-        let here = Head {
-            position: record.position,
-            hash: record.hash,
-        };
+        let here = Head { position: record.position, hash: record.hash };
         head = Some(here);
         for once in record.once {
             // The table's key is hashed, so that memory is bounded by the number of keys.
             let key = once_id(&once);
             let first = *once_table.entry(key).or_insert(once.digest);
             if let Some(Ok(index)) = index
-                && indexed_head
-                    .is_some_and(|head| record.position.sequence <= head.position.sequence)
+                && indexed_head.is_some_and(|head| record.position.sequence <= head.position.sequence)
                 && not_indexed.is_none()
                 && !matches!(index.once_blocking(once.kind, &once.key), Ok(Some(digest)) if digest == first)
             {
@@ -229,31 +217,21 @@ fn check_journal(dir: &Path, copied: Copied) -> Result<Report, StoreError> {
             let ends = head.map_or(0, |head| head.position.sequence);
             report.index = match (index, indexed_head, not_indexed) {
                 (None, ..) => IndexVerdict::Missing,
-                (Some(Err(reason)), ..) => IndexVerdict::Damaged {
-                    reason: reason.clone(),
-                },
-                (Some(Ok(index)), None, _) if ends == 0 => {
-                    IndexVerdict::Current { rows: index.rows() }
-                }
+                (Some(Err(reason)), ..) => IndexVerdict::Damaged { reason: reason.clone() },
+                (Some(Ok(index)), None, _) if ends == 0 => IndexVerdict::Current { rows: index.rows() },
                 (Some(Ok(_)), None, _) => IndexVerdict::Behind { at: 0 },
                 (Some(Ok(_)), Some(seen), _) if seen.position.sequence > ends => {
-                    IndexVerdict::Ahead {
-                        at: seen.position.sequence,
-                    }
+                    IndexVerdict::Ahead { at: seen.position.sequence }
                 }
                 (Some(Ok(_)), Some(seen), _) if !met_indexed_head => {
                     let at = seen.position.sequence;
-                    IndexVerdict::Damaged {
-                        reason: format!("its record {at} is not the journal's"),
-                    }
+                    IndexVerdict::Damaged { reason: format!("its record {at} is not the journal's") }
                 }
-                (Some(Ok(_)), Some(_), Some(position)) => IndexVerdict::Damaged {
-                    reason: format!("its sign-once table lacks what {position} signs"),
-                },
+                (Some(Ok(_)), Some(_), Some(position)) => {
+                    IndexVerdict::Damaged { reason: format!("its sign-once table lacks what {position} signs") }
+                }
                 (Some(Ok(_)), Some(seen), None) if seen.position.sequence < ends => {
-                    IndexVerdict::Behind {
-                        at: seen.position.sequence,
-                    }
+                    IndexVerdict::Behind { at: seen.position.sequence }
                 }
                 (Some(Ok(index)), Some(_), None) => IndexVerdict::Current { rows: index.rows() },
             };

@@ -17,9 +17,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     disk::{self, Ballast, at, private, sync_dir},
+    entry::{Entry, Head, OnceKey, Position},
     frame::{self, Link},
     index::{Applied, Index},
-    journal::{Entry, Head, JournalError, OnceKey, Position},
+    journal::JournalError,
     scan::{Scanned, segment_path, to_u64},
 };
 
@@ -109,13 +110,8 @@ impl Writer {
     ) -> Result<Self, disk::DiskError> {
         let segment = scanned.last_segment.max(1);
         let path = segment_path(&dir, segment);
-        let file = private()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(at("open", &path))?;
+        let file =
+            private().read(true).write(true).create(true).truncate(false).open(&path).map_err(at("open", &path))?;
         if scanned.torn.is_some() {
             file.set_len(scanned.last_length)
                 .and_then(|()| file.sync_all())
@@ -163,11 +159,7 @@ impl Writer {
             let mut next = Some(first);
             while let Some(command) = next.take() {
                 match command {
-                    Command::Append {
-                        entries,
-                        memory,
-                        reply,
-                    } => {
+                    Command::Append { entries, memory, reply } => {
                         self.accept(&mut batch, entries, memory, reply);
                     }
                     Command::Close => {
@@ -184,12 +176,7 @@ impl Writer {
         queue.close();
         // What was queued behind a failure is refused by name.
         while let Ok(command) = queue.try_recv() {
-            if let Command::Append {
-                entries,
-                memory,
-                reply,
-            } = command
-            {
+            if let Command::Append { entries, memory, reply } = command {
                 if self.fatal.get().is_some() {
                     self.refuse(reply);
                 } else {
@@ -212,13 +199,7 @@ impl Writer {
     }
 
     /// Checks a group against the sign-once table and adds it to the batch.
-    fn accept(
-        &mut self,
-        batch: &mut Batch,
-        entries: Vec<Entry>,
-        memory: OwnedSemaphorePermit,
-        reply: Reply,
-    ) {
+    fn accept(&mut self, batch: &mut Batch, entries: Vec<Entry>, memory: OwnedSemaphorePermit, reply: Reply) {
         if self.fatal.get().is_some() {
             return self.refuse(reply);
         }
@@ -230,14 +211,8 @@ impl Writer {
             }
         };
         let upper_bound = entries.iter().fold(0_u64, |sum, entry| {
-            let once: usize = entry
-                .once
-                .iter()
-                .map(|once| once.key.len().saturating_add(35))
-                .sum();
-            sum.saturating_add(to_u64(
-                entry.payload.len().saturating_add(once).saturating_add(100),
-            ))
+            let once: usize = entry.once.iter().map(|once| once.key.len().saturating_add(35)).sum();
+            sum.saturating_add(to_u64(entry.payload.len().saturating_add(once).saturating_add(100)))
         });
         let written = self.length.saturating_add(to_u64(batch.bytes.len()));
         if written > 0 && written.saturating_add(upper_bound) > self.segment_bytes {
@@ -255,39 +230,19 @@ impl Writer {
         for entry in entries {
             remaining = remaining.saturating_sub(1);
             let last = batch.head.or(self.head);
-            let (sequence, previous) =
-                last.map_or((0, [0; 32]), |head| (head.position.sequence, head.hash));
+            let (sequence, previous) = last.map_or((0, [0; 32]), |head| (head.position.sequence, head.hash));
             let sequence = sequence.saturating_add(1);
             let offset = self.length.saturating_add(to_u64(batch.bytes.len()));
-            let position = Position {
-                sequence,
-                segment: self.segment,
-                offset,
-            };
-            let link = Link {
-                sequence,
-                durable,
-                remaining,
-                previous,
-            };
-            let hash = frame::encode(
-                &mut batch.bytes,
-                entry.kind,
-                link,
-                &entry.once,
-                &entry.payload,
-            );
+            let position = Position { sequence, segment: self.segment, offset };
+            let link = Link { sequence, durable, remaining, previous };
+            let hash = frame::encode(&mut batch.bytes, entry.kind, link, &entry.once, &entry.payload);
             batch.head = Some(Head { position, hash });
             batch.records = batch.records.saturating_add(1);
             batch.applied.once.extend(entry.once);
             batch.applied.documents.extend(entry.documents);
             positions.push(position);
         }
-        batch.accepted.push(Accepted {
-            positions,
-            reply,
-            _memory: memory,
-        });
+        batch.accepted.push(Accepted { positions, reply, _memory: memory });
     }
 
     /// What the group signs, if it contradicts neither the table nor the batch nor itself.
@@ -297,21 +252,15 @@ impl Writer {
             let id = (*kind, key.clone());
             let recorded = match signs.get(&id).or_else(|| batch.get(&id)) {
                 Some(recorded) => Some(*recorded),
-                None => self.index.once_blocking(*kind, key).map_err(|error| {
-                    JournalError::OnceUnavailable {
-                        reason: error.to_string(),
-                    }
-                })?,
+                None => self
+                    .index
+                    .once_blocking(*kind, key)
+                    .map_err(|error| JournalError::OnceUnavailable { reason: error.to_string() })?,
             };
             match recorded {
                 Some(recorded) if recorded != *digest => {
                     let key = key.clone();
-                    return Err(JournalError::Contradiction {
-                        kind: *kind,
-                        key,
-                        recorded,
-                        offered: *digest,
-                    });
+                    return Err(JournalError::Contradiction { kind: *kind, key, recorded, offered: *digest });
                 }
                 _ => signs.insert(id, *digest),
             };
@@ -332,10 +281,7 @@ impl Writer {
         }
         self.length = self.length.saturating_add(to_u64(batch.bytes.len()));
         self.head = batch.head;
-        let applied = Applied {
-            head: batch.head,
-            ..batch.applied
-        };
+        let applied = Applied { head: batch.head, ..batch.applied };
         if let Err(error) = self.index.apply_blocking(applied) {
             // The records are safe. The index refuses further use, so nothing is signed on a stale table.
             tracing::error!(%error, "the index failed; restart the node to rebuild it from the journal");
@@ -357,9 +303,7 @@ impl Writer {
             // acknowledged record; if even that fails, nobody knows the file's end.
             let cut = self.file.set_len(self.length);
             return match cut {
-                Ok(()) if disk::is_full(&error) => Err(JournalError::StorageFull {
-                    dir: self.dir.clone(),
-                }),
+                Ok(()) if disk::is_full(&error) => Err(JournalError::StorageFull { dir: self.dir.clone() }),
                 _ => Err(self.fail(format!("writing segment {}: {error}", self.segment))),
             };
         }
@@ -380,14 +324,10 @@ impl Writer {
             return Ok(());
         }
         if self.ballast.release() {
-            tracing::warn!(
-                "the disk is nearly full: gave up the ballast to go on writing the journal"
-            );
+            tracing::warn!("the disk is nearly full: gave up the ballast to go on writing the journal");
         }
         if free() < RESERVE.saturating_add(bytes) {
-            return Err(JournalError::StorageFull {
-                dir: self.dir.clone(),
-            });
+            return Err(JournalError::StorageFull { dir: self.dir.clone() });
         }
         Ok(())
     }
@@ -414,19 +354,11 @@ impl Writer {
     /// Starts the next segment.
     fn rotate(&mut self) -> Result<(), JournalError> {
         if let Some(reason) = self.fatal.get() {
-            return Err(JournalError::Failed {
-                reason: reason.clone(),
-            });
+            return Err(JournalError::Failed { reason: reason.clone() });
         }
         let segment = self.segment.saturating_add(1);
         let path = segment_path(&self.dir, segment);
-        let open = || {
-            private()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)
-        };
+        let open = || private().read(true).write(true).create_new(true).open(&path);
         let mut file = open();
         if file.as_ref().is_err_and(disk::is_full) && self.ballast.release() {
             file = open();
@@ -434,9 +366,7 @@ impl Writer {
         let file = match file {
             Ok(file) => file,
             Err(error) if disk::is_full(&error) => {
-                return Err(JournalError::StorageFull {
-                    dir: self.dir.clone(),
-                });
+                return Err(JournalError::StorageFull { dir: self.dir.clone() });
             }
             Err(error) => return Err(self.fail(format!("creating {}: {error}", path.display()))),
         };

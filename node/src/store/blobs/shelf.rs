@@ -36,15 +36,7 @@ pub(super) struct Shelf {
 
 impl Shelf {
     pub(super) fn new(budget: u64) -> Self {
-        Self {
-            budget,
-            bytes: 0,
-            pinned_bytes: 0,
-            reserved: 0,
-            clock: 0,
-            items: HashMap::new(),
-            idle: BTreeMap::new(),
-        }
+        Self { budget, bytes: 0, pinned_bytes: 0, reserved: 0, clock: 0, items: HashMap::new(), idle: BTreeMap::new() }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -74,14 +66,7 @@ impl Shelf {
             return self.touch(&hash);
         }
         let used = self.tick();
-        self.items.insert(
-            hash,
-            Item {
-                length,
-                used,
-                pins: 0,
-            },
-        );
+        self.items.insert(hash, Item { length, used, pins: 0 });
         self.idle.insert(used, hash);
         self.bytes = self.bytes.saturating_add(length);
     }
@@ -138,16 +123,11 @@ impl Shelf {
     pub(super) fn reserve(&mut self, length: u64) -> Result<Vec<Hash>, NoRoom> {
         let held = self.pinned_bytes.saturating_add(self.reserved);
         if held.saturating_add(length) > self.budget {
-            return Err(NoRoom {
-                held,
-                budget: self.budget,
-            });
+            return Err(NoRoom { held, budget: self.budget });
         }
         self.reserved = self.reserved.saturating_add(length);
         let mut evicted = Vec::new();
-        while self.bytes.saturating_add(self.reserved) > self.budget
-            || self.items.len() >= MAX_BLOBS
-        {
+        while self.bytes.saturating_add(self.reserved) > self.budget || self.items.len() >= MAX_BLOBS {
             let Some((_, hash)) = self.idle.pop_first() else {
                 break;
             };

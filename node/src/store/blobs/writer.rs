@@ -56,24 +56,10 @@ impl Blobs {
         let open = || {
             let name = getrandom::u64().map_err(|_| std::io::Error::other("no randomness"))?;
             let path = self.0.dir.join(TEMPORARY).join(format!("{name:016x}"));
-            Ok((
-                private()
-                    .write(true)
-                    .read(true)
-                    .create_new(true)
-                    .open(&path)?,
-                path,
-            ))
+            Ok((private().write(true).read(true).create_new(true).open(&path)?, path))
         };
         match open() {
-            Ok((file, path)) => Ok(Draft {
-                blobs: self.clone(),
-                path,
-                file,
-                hasher: Hasher::new(),
-                length: 0,
-                limit,
-            }),
+            Ok((file, path)) => Ok(Draft { blobs: self.clone(), path, file, hasher: Hasher::new(), length: 0, limit }),
             Err(error) => {
                 self.shelf().release(limit);
                 Err(at("create a file in", self.0.dir.join(TEMPORARY))(error).into())
@@ -88,9 +74,7 @@ impl Draft {
         if length > self.limit {
             return Err(BlobError::TooLong { limit: self.limit });
         }
-        self.file
-            .write_all(bytes)
-            .map_err(at("write", &self.path))?;
+        self.file.write_all(bytes).map_err(at("write", &self.path))?;
         self.hasher.update(bytes);
         self.length = length;
         Ok(())
@@ -101,19 +85,14 @@ impl Draft {
         if rustix::fs::ioctl_ficlone(&self.file, source).is_err() {
             return Ok(false);
         }
-        let length = self
-            .file
-            .metadata()
-            .map_err(at("examine", &self.path))?
-            .len();
+        let length = self.file.metadata().map_err(at("examine", &self.path))?.len();
         if length > self.limit {
             return Err(BlobError::TooLong { limit: self.limit });
         }
         let mut buffer = vec![0; CHUNK];
         let mut copy = File::open(&self.path).map_err(at("open", &self.path))?;
         loop {
-            let count =
-                std::io::Read::read(&mut copy, &mut buffer).map_err(at("read", &self.path))?;
+            let count = std::io::Read::read(&mut copy, &mut buffer).map_err(at("read", &self.path))?;
             if count == 0 {
                 break;
             }
@@ -133,10 +112,7 @@ impl Draft {
         if let Some(expected) = length
             && expected != self.length
         {
-            return Err(BlobError::WrongLength {
-                expected,
-                found: self.length,
-            });
+            return Err(BlobError::WrongLength { expected, found: self.length });
         }
         let found = self.hasher.finalize();
         if let Some(expected) = expected
@@ -161,10 +137,7 @@ impl Draft {
             shelf.pin(&found)
         };
         debug_assert!(pinned, "what was just inserted can be pinned");
-        let pin = Pin {
-            blobs: self.blobs.clone(),
-            hash: found,
-        };
+        let pin = Pin { blobs: self.blobs.clone(), hash: found };
         if durability == Durability::Durable {
             self.blobs.sync_folders(&target)?;
         }
@@ -203,12 +176,7 @@ pub struct BlobWriter {
 impl BlobWriter {
     pub(super) fn new(draft: Draft) -> Self {
         let limit = draft.limit;
-        Self {
-            state: State::Idle(Box::new(draft), Vec::new()),
-            buffer: Vec::new(),
-            length: 0,
-            limit,
-        }
+        Self { state: State::Idle(Box::new(draft), Vec::new()), buffer: Vec::new(), length: 0, limit }
     }
 
     /// Bytes given so far.

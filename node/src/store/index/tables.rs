@@ -3,7 +3,7 @@
 //! Each table has a name with a version and a prefix byte that all of its keys start with. A change of any
 //! layout changes [`LAYOUT`], and the next start rebuilds the index from the journal.
 
-use super::super::journal::{Head, Position};
+use crate::store::entry::{Head, Position};
 
 /// The names of all tables, hashed into the stored state: another set is another layout.
 pub(super) const LAYOUT: &str = "state/1 once/1 documents/1";
@@ -90,14 +90,8 @@ impl State {
             rest = behind;
         }
         let count = u64::from_be_bytes(*rest.first_chunk()?);
-        let head = (position.sequence > 0).then_some(Head {
-            position,
-            hash: *hash,
-        });
-        Some(Self {
-            head,
-            rows: RowSum { lanes, count },
-        })
+        let head = (position.sequence > 0).then_some(Head { position, hash: *hash });
+        Some(Self { head, rows: RowSum { lanes, count } })
     }
 }
 
@@ -131,7 +125,7 @@ impl RowSum {
 
     fn parts(key: &[u8], value: &[u8]) -> [u64; 4] {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&super::super::scan::to_u64(key.len()).to_be_bytes());
+        hasher.update(&crate::store::scan::to_u64(key.len()).to_be_bytes());
         hasher.update(key);
         hasher.update(value);
         let hash = hasher.finalize();
@@ -152,18 +146,8 @@ mod tests {
     fn a_state_survives_encoding_and_no_flipped_bit_does() {
         let mut rows = RowSum::default();
         rows.add(b"a", b"1");
-        let position = Position {
-            sequence: 7,
-            segment: 2,
-            offset: 99,
-        };
-        for head in [
-            None,
-            Some(Head {
-                position,
-                hash: [4; 32],
-            }),
-        ] {
+        let position = Position { sequence: 7, segment: 2, offset: 99 };
+        for head in [None, Some(Head { position, hash: [4; 32] })] {
             let state = State { head, rows };
             let bytes = state.encode();
             assert_eq!(State::decode(&bytes), Some(state));

@@ -23,44 +23,27 @@ fn what_is_put_is_found_by_its_hash_also_after_a_restart() {
     run(async {
         let blobs = blobs(dir.path(), 10 << 20);
         assert!(!blobs.has(&hash) && blobs.is_empty());
-        let pin = blobs
-            .put_bytes(content.clone(), Durability::Durable)
-            .await
-            .unwrap();
+        let pin = blobs.put_bytes(content.clone(), Durability::Durable).await.unwrap();
         assert_eq!(pin.hash(), hash);
         let hex = hash.to_hex();
-        let expected = dir
-            .path()
-            .join(&hex[..2])
-            .join(&hex[2..4])
-            .join(hex.as_str());
+        let expected = dir.path().join(&hex[..2]).join(&hex[2..4]).join(hex.as_str());
         assert_eq!(pin.path(), expected);
         assert_eq!(blobs.len(&hash), Some(700_000));
         // Twice is once.
-        drop(
-            blobs
-                .put_bytes(content.clone(), Durability::Cached)
-                .await
-                .unwrap(),
-        );
+        drop(blobs.put_bytes(content.clone(), Durability::Cached).await.unwrap());
         assert_eq!(blobs.usage(), (1, 700_000));
     });
     let blobs = blobs(dir.path(), 10 << 20);
     run(async {
         assert_eq!(blobs.read(&hash, 1 << 20).await.unwrap(), content);
-        assert!(matches!(
-            blobs.read(&hash, 699_999).await,
-            Err(BlobError::TooLong { .. })
-        ));
+        assert!(matches!(blobs.read(&hash, 699_999).await, Err(BlobError::TooLong { .. })));
         let mut opened = blobs.open_blob(&hash).await.unwrap();
         let mut read = Vec::new();
         opened.file.read_to_end(&mut read).unwrap();
         assert_eq!((opened.length, read), (700_000, content));
         assert!(blobs.remove(&hash).await.unwrap());
         assert!(!blobs.remove(&hash).await.unwrap());
-        assert!(
-            matches!(blobs.open_blob(&hash).await, Err(BlobError::Missing(missing)) if missing == hash)
-        );
+        assert!(matches!(blobs.open_blob(&hash).await, Err(BlobError::Missing(missing)) if missing == hash));
     });
 }
 
@@ -94,13 +77,7 @@ fn pieces_make_a_blob_only_if_hash_and_length_are_as_promised() {
         assert_eq!(pin.hash(), hash);
         assert_eq!(blobs.read(&hash, length).await.unwrap(), content);
         // An empty blob is one too.
-        let empty = blobs
-            .writer(0)
-            .await
-            .unwrap()
-            .finish(None, Some(0), Durability::Cached)
-            .await
-            .unwrap();
+        let empty = blobs.writer(0).await.unwrap().finish(None, Some(0), Durability::Cached).await.unwrap();
         assert_eq!(empty.hash(), blake3::hash(b""));
     });
 }
@@ -112,23 +89,10 @@ fn a_writer_stops_at_its_limit_and_leaves_nothing() {
     run(async {
         let mut writer = blobs.writer(600).await.unwrap();
         writer.write(&[1; 600]).await.unwrap();
-        assert!(matches!(
-            writer.write(&[1]).await,
-            Err(BlobError::TooLong { limit: 600 })
-        ));
+        assert!(matches!(writer.write(&[1]).await, Err(BlobError::TooLong { limit: 600 })));
         // Its room is taken until it ends.
         let error = blobs.writer(401).await.unwrap_err();
-        assert!(
-            matches!(
-                error,
-                BlobError::BudgetFull {
-                    needed: 401,
-                    held: 600,
-                    budget: 1000
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, BlobError::BudgetFull { needed: 401, held: 600, budget: 1000 }), "{error}");
         drop(writer);
         // The drop ends on the pool.
         let whole = loop {
@@ -169,17 +133,11 @@ fn the_longest_unused_make_room_and_pinned_ones_do_not() {
         drop(put(4).await.unwrap());
         assert!(blobs.has(&hash(1)) && blobs.has(&hash(2)) && !blobs.has(&hash(3)));
         assert!(!blobs.path(&hash(3)).exists());
-        assert!(matches!(
-            blobs.remove(&hash(1)).await,
-            Err(BlobError::Pinned(_))
-        ));
+        assert!(matches!(blobs.remove(&hash(1)).await, Err(BlobError::Pinned(_))));
         let second = kept.clone();
         drop(kept);
         let pins = [put(5).await.unwrap(), put(6).await.unwrap()];
-        assert!(matches!(
-            put(7).await,
-            Err(BlobError::BudgetFull { held: 900, .. })
-        ));
+        assert!(matches!(put(7).await, Err(BlobError::BudgetFull { held: 900, .. })));
         assert!(second.path().exists());
         drop((second, pins));
         drop(put(7).await.unwrap());
@@ -193,10 +151,7 @@ fn a_damaged_blob_is_noticed_and_removed() {
     let blobs = blobs(dir.path(), 1000);
     run(async {
         for way in 0..2 {
-            let pin = blobs
-                .put_bytes(vec![9; 100], Durability::Cached)
-                .await
-                .unwrap();
+            let pin = blobs.put_bytes(vec![9; 100], Durability::Cached).await.unwrap();
             let (hash, path) = (pin.hash(), pin.path());
             blobs.check(&hash).await.unwrap();
             fs::write(&path, vec![8; 100]).unwrap();
@@ -219,28 +174,13 @@ fn files_are_copied_and_other_things_refused() {
     run(async {
         let file = dir.path().join("input");
         fs::write(&file, vec![3; 600_000]).unwrap();
-        let pin = blobs
-            .put_file(&file, 600_000, Durability::Durable)
-            .await
-            .unwrap();
+        let pin = blobs.put_file(&file, 600_000, Durability::Durable).await.unwrap();
         fs::write(&file, "changed later").unwrap();
-        assert_eq!(
-            blobs.read(&pin.hash(), 1 << 20).await.unwrap(),
-            vec![3; 600_000]
-        );
-        assert!(matches!(
-            blobs.put_file(&file, 5, Durability::Cached).await,
-            Err(BlobError::TooLong { limit: 5 })
-        ));
+        assert_eq!(blobs.read(&pin.hash(), 1 << 20).await.unwrap(), vec![3; 600_000]);
+        assert!(matches!(blobs.put_file(&file, 5, Durability::Cached).await, Err(BlobError::TooLong { limit: 5 })));
         for path in [dir.path().to_owned(), dir.path().join("absent")] {
-            let error = blobs
-                .put_file(&path, 5, Durability::Cached)
-                .await
-                .unwrap_err();
-            assert!(
-                matches!(error, BlobError::Disk(_))
-                    && error.to_string().contains(path.to_str().unwrap())
-            );
+            let error = blobs.put_file(&path, 5, Durability::Cached).await.unwrap_err();
+            assert!(matches!(error, BlobError::Disk(_)) && error.to_string().contains(path.to_str().unwrap()));
         }
     });
 }
@@ -261,10 +201,7 @@ fn the_same_content_from_many_writers_is_one_blob() {
             })
             .collect();
         for task in tasks {
-            assert_eq!(
-                task.await.unwrap().unwrap().hash(),
-                blake3::hash(&vec![5; 1 << 20])
-            );
+            assert_eq!(task.await.unwrap().unwrap().hash(), blake3::hash(&vec![5; 1 << 20]));
         }
         assert_eq!(blobs.usage(), (1, 1 << 20));
         assert_eq!(unfinished(dir.path()), 0);

@@ -15,26 +15,12 @@ const KILLS: u32 = 25;
 
 /// Starts this binary with one test in it, which finds its home in the environment.
 pub(super) fn child(test: &str, home: &Path, wrapper: &[&str]) -> Child {
-    let module = module_path!()
-        .split_once("::")
-        .unwrap()
-        .1
-        .rsplit_once("::")
-        .unwrap()
-        .0;
+    let module = module_path!().split_once("::").unwrap().1.rsplit_once("::").unwrap().0;
     let binary = std::env::current_exe().unwrap();
-    let mut words = wrapper
-        .iter()
-        .map(std::ffi::OsStr::new)
-        .chain([binary.as_os_str()]);
+    let mut words = wrapper.iter().map(std::ffi::OsStr::new).chain([binary.as_os_str()]);
     Command::new(words.next().unwrap())
         .args(words)
-        .args([
-            "--exact",
-            &format!("{module}::{test}"),
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", &format!("{module}::{test}"), "--nocapture", "--test-threads=1"])
         .env(HOME, home)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -51,10 +37,7 @@ pub(super) fn child_home() -> Option<PathBuf> {
 #[test]
 fn victim() {
     let Some(home) = child_home() else { return };
-    let small = StoreConfig {
-        segment_bytes: 20_000,
-        ..config()
-    };
+    let small = StoreConfig { segment_bytes: 20_000, ..config() };
     let (store, _, seen) = try_open(&home, small).unwrap();
     let round = seen.len();
     run(async {
@@ -103,35 +86,17 @@ fn no_acknowledged_record_is_lost_by_kill_9() {
         assert_eq!(wanted, 0, "the child ended by itself");
         // The killed process is no obstacle (case U20), and all is there.
         let (store, report, seen) = open(home.path());
-        assert!(
-            !matches!(report.index, IndexState::Rebuilt { .. }),
-            "{:?}",
-            report.index
-        );
+        assert!(!matches!(report.index, IndexState::Rebuilt { .. }), "{:?}", report.index);
         assert!(seen.len().is_multiple_of(2), "a group is whole or absent");
-        let records: HashSet<(u64, &[u8])> = seen
-            .iter()
-            .map(|(sequence, _, payload)| (*sequence, payload.as_slice()))
-            .collect();
+        let records: HashSet<(u64, &[u8])> =
+            seen.iter().map(|(sequence, _, payload)| (*sequence, payload.as_slice())).collect();
         for (sequence, key) in &acknowledged {
             let payload = format!("{key} v");
-            assert!(
-                records.contains(&(*sequence, payload.as_bytes())),
-                "record {sequence} {key} is lost"
-            );
+            assert!(records.contains(&(*sequence, payload.as_bytes())), "record {sequence} {key} is lost");
         }
         for (_, key) in acknowledged.iter().rev().take(50) {
-            assert_eq!(
-                store.index().get_blocking(2, key.as_bytes()).unwrap(),
-                Some(b"v".to_vec())
-            );
-            assert!(
-                store
-                    .index()
-                    .once_blocking(1, key.as_bytes())
-                    .unwrap()
-                    .is_some()
-            );
+            assert_eq!(store.index().get_blocking(2, key.as_bytes()).unwrap(), Some(b"v".to_vec()));
+            assert!(store.index().once_blocking(1, key.as_bytes()).unwrap().is_some());
         }
         shut(store);
     }

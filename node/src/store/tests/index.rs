@@ -8,10 +8,7 @@ fn filled() -> tempfile::TempDir {
     let (store, ..) = open(home.path());
     run(async {
         for number in 0..300_u32 {
-            let entry = indexed(
-                &format!("key-{number:04}"),
-                &format!("value {number} {}", "x".repeat(200)),
-            );
+            let entry = indexed(&format!("key-{number:04}"), &format!("value {number} {}", "x".repeat(200)));
             drop(store.journal().try_append(vec![entry]).unwrap());
         }
         store.journal().append(Entry::new(1, vec![])).await.unwrap();
@@ -40,10 +37,7 @@ fn what_was_appended_is_there_when_the_append_resolves() {
     let (store, ..) = open(home.path());
     run(async {
         let position = store.journal().append(indexed("a", "1")).await.unwrap();
-        assert_eq!(
-            store.index().get(2, b"a").await.unwrap(),
-            Some(b"1".to_vec())
-        );
+        assert_eq!(store.index().get(2, b"a").await.unwrap(), Some(b"1".to_vec()));
         assert_eq!(store.index().head().unwrap().position, position);
         let removed = Entry::new(1, vec![]).document(Document::remove(2, b"a".as_slice()));
         store.journal().append(removed).await.unwrap();
@@ -59,18 +53,9 @@ fn scans_page_through_a_prefix_in_order() {
     let index = store.index();
     run(async {
         let keys = ["b", "a/1", "a/2", "a", "a0", "a/2/x", "a/"];
-        let documents = keys
-            .iter()
-            .map(|key| Document::put(9, *key, *key))
-            .collect();
+        let documents = keys.iter().map(|key| Document::put(9, *key, *key)).collect();
         index.put(documents).await.unwrap();
-        index
-            .put(vec![
-                Document::put(8, "a/1", "other"),
-                Document::put(10, "a/1", "other"),
-            ])
-            .await
-            .unwrap();
+        index.put(vec![Document::put(8, "a/1", "other"), Document::put(10, "a/1", "other")]).await.unwrap();
         let mut found = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
@@ -84,15 +69,9 @@ fn scans_page_through_a_prefix_in_order() {
             }));
         }
         assert_eq!(found, ["a/", "a/1", "a/2", "a/2/x"]);
-        assert_eq!(
-            index.scan(9, b"", None, MAX_SCAN).await.unwrap().len(),
-            keys.len()
-        );
+        assert_eq!(index.scan(9, b"", None, MAX_SCAN).await.unwrap().len(), keys.len());
         let large = Document::put(9, "x", vec![0; MAX_DOCUMENT + 1]);
-        assert!(matches!(
-            index.put(vec![large]).await,
-            Err(IndexError::TooLarge { .. })
-        ));
+        assert!(matches!(index.put(vec![large]).await, Err(IndexError::TooLarge { .. })));
         assert_eq!(index.head(), None, "documents alone do not move the head");
     });
 }
@@ -103,13 +82,7 @@ fn a_missing_or_replaced_index_is_rebuilt() {
     let db = home.path().join("db");
     fs::remove_dir_all(&db).unwrap();
     let (store, report, _) = open(home.path());
-    assert_eq!(
-        report.index,
-        IndexState::Rebuilt {
-            reason: "it was missing".into(),
-            set_aside: None
-        }
-    );
+    assert_eq!(report.index, IndexState::Rebuilt { reason: "it was missing".into(), set_aside: None });
     complete(&store);
     shut(store);
     // The index of another home.
@@ -121,20 +94,8 @@ fn a_missing_or_replaced_index_is_rebuilt() {
     copy_dir(&other.path().join("db"), &db);
     let (store, report, _) = open(home.path());
     let aside = home.path().join("db.bad-1");
-    let IndexState::Rebuilt {
-        reason,
-        set_aside: Some(found),
-    } = report.index
-    else {
-        panic!("{:?}", report.index)
-    };
-    assert_eq!(
-        (reason.as_str(), found),
-        (
-            "it does not belong to this journal (record 1 differs)",
-            aside
-        )
-    );
+    let IndexState::Rebuilt { reason, set_aside: Some(found) } = report.index else { panic!("{:?}", report.index) };
+    assert_eq!((reason.as_str(), found), ("it does not belong to this journal (record 1 differs)", aside));
     complete(&store);
     assert_eq!(run(store.index().get(2, b"foreign")).unwrap(), None);
 }
@@ -155,19 +116,10 @@ fn an_index_that_lags_behind_is_caught_up() {
     fs::remove_dir_all(home.path().join("db")).unwrap();
     copy_dir(old.path(), &home.path().join("db"));
     let (store, report, seen) = open(home.path());
-    assert_eq!(
-        (report.index, seen.len()),
-        (IndexState::CaughtUp { records: 2 }, 3)
-    );
-    assert_eq!(
-        run(store.index().get(2, b"c")).unwrap(),
-        Some(b"2".to_vec())
-    );
+    assert_eq!((report.index, seen.len()), (IndexState::CaughtUp { records: 2 }, 3));
+    assert_eq!(run(store.index().get(2, b"c")).unwrap(), Some(b"2".to_vec()));
     let contradiction = Entry::new(1, vec![]).once(1, "b", [0; 32]);
-    assert!(matches!(
-        run(store.journal().append(contradiction)),
-        Err(JournalError::Contradiction { .. })
-    ));
+    assert!(matches!(run(store.journal().append(contradiction)), Err(JournalError::Contradiction { .. })));
     shut(store);
     assert_eq!(open(home.path()).1.index, IndexState::Current);
 }
@@ -251,13 +203,7 @@ fn only_a_few_damaged_indexes_are_kept() {
     for _ in 0..5 {
         fs::write(home.path().join("db/db"), vec![0xff; 1 << 20]).unwrap();
         let (store, report, _) = open(home.path());
-        assert!(matches!(
-            report.index,
-            IndexState::Rebuilt {
-                set_aside: Some(_),
-                ..
-            }
-        ));
+        assert!(matches!(report.index, IndexState::Rebuilt { set_aside: Some(_), .. }));
         complete(&store);
         shut(store);
     }

@@ -9,13 +9,7 @@ fn filled() -> tempfile::TempDir {
         for key in ["a", "b", "c"] {
             store.journal().append(indexed(key, "1")).await.unwrap();
         }
-        drop(
-            store
-                .blobs()
-                .put_bytes("content", Durability::Durable)
-                .await
-                .unwrap(),
-        );
+        drop(store.blobs().put_bytes("content", Durability::Durable).await.unwrap());
     });
     shut(store);
     home
@@ -47,21 +41,10 @@ fn a_sound_home_is_reported_and_not_touched() {
     let before = snapshot(home.path());
     let report = verify(home.path(), ALL).unwrap();
     assert!(report.is_ok());
-    assert_eq!(
-        (report.records, report.segments, report.once_keys),
-        (3, 1, 3)
-    );
-    assert_eq!(
-        report.bytes,
-        fs::metadata(segment(home.path(), 1)).unwrap().len()
-    );
+    assert_eq!((report.records, report.segments, report.once_keys), (3, 1, 3));
+    assert_eq!(report.bytes, fs::metadata(segment(home.path(), 1)).unwrap().len());
     assert_eq!(report.index, IndexVerdict::Current { rows: 6 });
-    let blobs = BlobsVerdict {
-        checked: 1,
-        bytes: 7,
-        bad_count: 0,
-        bad: Vec::new(),
-    };
+    let blobs = BlobsVerdict { checked: 1, bytes: 7, bad_count: 0, bad: Vec::new() };
     assert_eq!(report.blobs, Some(blobs));
     assert_eq!(snapshot(home.path()), before);
 }
@@ -80,14 +63,7 @@ fn damage_is_named_and_not_touched() {
     let before = snapshot(home.path());
     let report = verify(home.path(), ALL).unwrap();
     assert!(!report.is_ok());
-    assert!(matches!(
-        report.damage,
-        Some(JournalDamage::BadFrame {
-            offset: 0,
-            sequence: 1,
-            ..
-        })
-    ));
+    assert!(matches!(report.damage, Some(JournalDamage::BadFrame { offset: 0, sequence: 1, .. })));
     assert_eq!(report.index, IndexVerdict::Unknown);
     assert_eq!(report.blobs.unwrap().bad, [blob]);
     assert_eq!(snapshot(home.path()), before);
@@ -107,10 +83,7 @@ fn a_torn_tail_is_harmless_and_a_lost_one_is_not() {
     fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
     let report = verify(home.path(), ALL).unwrap();
     assert!(!report.is_ok());
-    assert_eq!(
-        (report.records, report.index),
-        (2, IndexVerdict::Ahead { at: 3 })
-    );
+    assert_eq!((report.records, report.index), (2, IndexVerdict::Ahead { at: 3 }));
 }
 
 #[test]
@@ -120,26 +93,17 @@ fn the_index_is_judged() {
     let keep = tempfile::tempdir().unwrap();
     copy_dir(&db, keep.path());
     fs::remove_dir_all(&db).unwrap();
-    assert_eq!(
-        verify(home.path(), ALL).unwrap().index,
-        IndexVerdict::Missing
-    );
+    assert_eq!(verify(home.path(), ALL).unwrap().index, IndexVerdict::Missing);
     copy_dir(keep.path(), &db);
     let (store, ..) = open(home.path());
     run(store.journal().append(indexed("d", "1"))).unwrap();
     shut(store);
     fs::remove_dir_all(&db).unwrap();
     copy_dir(keep.path(), &db);
-    assert_eq!(
-        verify(home.path(), ALL).unwrap().index,
-        IndexVerdict::Behind { at: 3 }
-    );
+    assert_eq!(verify(home.path(), ALL).unwrap().index, IndexVerdict::Behind { at: 3 });
     fs::write(db.join("db"), vec![0xff; 1 << 20]).unwrap();
     let report = verify(home.path(), ALL).unwrap();
-    assert!(
-        matches!(report.index, IndexVerdict::Damaged { .. }) && report.is_ok(),
-        "{report:?}"
-    );
+    assert!(matches!(report.index, IndexVerdict::Damaged { .. }) && report.is_ok(), "{report:?}");
 }
 
 #[test]
@@ -149,29 +113,14 @@ fn a_journal_that_contradicts_itself_is_found() {
     let mut bytes = fs::read(&path).unwrap();
     // No writer of ours does this, so it is made by hand.
     let previous = *bytes.last_chunk::<32>().unwrap();
-    let link = frame::Link {
-        sequence: 4,
-        durable: 3,
-        remaining: 0,
-        previous,
-    };
-    let once = OnceKey {
-        kind: 1,
-        key: b"a".to_vec(),
-        digest: [0; 32],
-    };
+    let link = frame::Link { sequence: 4, durable: 3, remaining: 0, previous };
+    let once = OnceKey { kind: 1, key: b"a".to_vec(), digest: [0; 32] };
     frame::encode(&mut bytes, 2, link, std::slice::from_ref(&once), b"a 2");
     fs::write(&path, bytes).unwrap();
     let report = verify(home.path(), ALL).unwrap();
     assert!(!report.is_ok());
     assert_eq!(report.contradictions.len(), 1);
-    assert_eq!(
-        (
-            report.contradictions[0].0.sequence,
-            &report.contradictions[0].1
-        ),
-        (4, &once)
-    );
+    assert_eq!((report.contradictions[0].0.sequence, &report.contradictions[0].1), (4, &once));
     // The node starts, says so, and stays with the first.
     let (store, report, _) = open(home.path());
     assert_eq!(report.warnings, [Warning::Contradiction(once)]);
@@ -184,22 +133,11 @@ fn a_home_in_use_or_none_at_all_is_an_error() {
     let home = filled();
     let (store, ..) = open(home.path());
     let error = verify(home.path(), ALL).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains(&format!("process {}", std::process::id())),
-        "{error}"
-    );
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
     shut(store);
     let empty = tempfile::tempdir().unwrap();
-    assert!(matches!(
-        verify(empty.path(), ALL),
-        Err(StoreError::Foreign { .. })
-    ));
+    assert!(matches!(verify(empty.path(), ALL), Err(StoreError::Foreign { .. })));
     assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
     fs::remove_dir_all(home.path().join("journal")).unwrap();
-    assert!(matches!(
-        verify(home.path(), ALL),
-        Err(StoreError::MissingJournal { .. })
-    ));
+    assert!(matches!(verify(home.path(), ALL), Err(StoreError::MissingJournal { .. })));
 }
