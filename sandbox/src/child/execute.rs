@@ -1,0 +1,245 @@
+//! The runner process: holds one module and one lease's folders, runs one task after another.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use wasmtime::{ExternType, InstancePre, Module, Store, Trap, WasmBacktrace};
+
+use super::{
+    ChildError, confine,
+    confine::View,
+    engine,
+    pipe::Pipe,
+    prescan::host_signature,
+    seccomp, syscalls,
+    wasi::{self, Exit, Guest, Meters},
+};
+use crate::{
+    error::ModuleError,
+    wire::{Confine, Done, Hello, Kind, Order, Outcome, Start},
+};
+
+/// The longest reason that is reported of a trap.
+const REASON_CHARS: usize = 1_000;
+/// Functions named in the reason of a trap, innermost first.
+const FRAMES: usize = 8;
+
+pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
+    // Ready to go before a lease comes: engines, linkers and the runtime cost more than the rest.
+    let engines = [engine::engine(false)?, engine::engine(true)?];
+    let linkers = [linker(&engines[0])?, linker(&engines[1])?];
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|error| ChildError::Other(format!("no runtime: {error}")))?;
+    let tag = engine::tag([&engines[0], &engines[1]]);
+    pipe.send(Kind::Hello, &Hello { engine: tag })?;
+
+    let order: Confine = pipe.expect(Kind::Confine)?;
+    let view = confine::runner(
+        &order.root,
+        start,
+        confine::Bounds {
+            // The module is in memory twice while it is loaded.
+            data_bytes: order
+                .memory_bytes
+                .saturating_add(order.module_bytes.saturating_mul(2))
+                .saturating_add(confine::HEADROOM_BYTES),
+            // The image of a module's memory is a file to the kernel, no larger than the module.
+            file_bytes: order.file_bytes.max(order.module_bytes),
+            cpu_seconds: None,
+        },
+    )?;
+    let mode = usize::from(order.deterministic);
+    let (Some(engine), Some(linker)) = (engines.get(mode), linkers.get(mode)) else {
+        return Err(ChildError::Other("no such mode".to_owned()));
+    };
+    let artifact = pipe.chunks(order.module_bytes)?;
+    let module = syscalls::load(engine, &artifact)
+        .map_err(|error| ChildError::Other(format!("cannot load the module: {error:#}")))?;
+    let seed = order.deterministic.then_some(order.seed);
+    drop(artifact);
+    let linked = linker
+        .instantiate_pre(&module)
+        .map_err(|error| ChildError::Other(format!("cannot link the module: {error:#}")))?;
+    seccomp::second()?;
+    pipe.send(Kind::Ready, &())?;
+
+    let runner = Runner {
+        module,
+        linked,
+        view,
+        seed,
+        runtime,
+    };
+    loop {
+        let order: Order = pipe.expect(Kind::Order)?;
+        let done = runner.run(&order);
+        let reusable = done.reusable;
+        pipe.send(Kind::Done, &done)?;
+        if !reusable {
+            return Ok(());
+        }
+    }
+}
+
+fn linker(engine: &wasmtime::Engine) -> Result<wasmtime::Linker<Guest>, ChildError> {
+    wasi::linker(engine).map_err(|error| ChildError::Other(format!("no linker: {error:#}")))
+}
+
+struct Runner {
+    module: Module,
+    linked: InstancePre<Guest>,
+    view: View,
+    /// For deterministic runs: what clocks and random numbers start from.
+    seed: Option<[u8; 32]>,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// A run as it went, before it is classified.
+struct Ran {
+    result: Result<(), wasmtime::Error>,
+    fuel: Option<u64>,
+    memory_peak: u64,
+    memory_refused: bool,
+}
+
+impl Runner {
+    fn run(&self, order: &Order) -> Done {
+        let meters = Meters::new(order.stdout_bytes, order.stderr_bytes);
+        let mut done = Done {
+            outcome: Outcome::Exited(0),
+            fuel: None,
+            stdout_len: 0,
+            stderr_len: 0,
+            memory_peak: 0,
+            memory_refused: false,
+            reusable: true,
+        };
+        if let Err(error) = self.check(order) {
+            done.outcome = Outcome::Input(error);
+            return done;
+        }
+        let guest = match wasi::guest(order, &self.view, &meters, self.seed) {
+            Ok(guest) => guest,
+            Err(reason) => {
+                done.outcome = Outcome::Fault(reason);
+                return done;
+            }
+        };
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.call(order, guest)));
+        let excess = meters.excess();
+        done.stdout_len = excess.stdout_len;
+        done.stderr_len = excess.stderr_len;
+        match attempt {
+            Ok(ran) => {
+                done.outcome = classify(ran.result, ran.memory_refused);
+                done.fuel = ran.fuel;
+                done.memory_peak = ran.memory_peak;
+                done.memory_refused = ran.memory_refused;
+            }
+            Err(panic) => {
+                // A host call that panics does so because of what the guest asked for.
+                let reason = format!("a host call failed: {}", panic_text(panic.as_ref()));
+                done.outcome = Outcome::Trapped(cut(&reason));
+                done.reusable = false;
+            }
+        }
+        done
+    }
+
+    /// The node has checked this already; a runner does not rely on it.
+    fn check(&self, order: &Order) -> Result<(), ModuleError> {
+        match self.module.get_export(&order.entry) {
+            Some(ExternType::Func(ty)) if ty.params().len() == 0 && ty.results().len() == 0 => {
+                Ok(())
+            }
+            Some(ExternType::Func(ty)) => Err(ModuleError::WrongSignature {
+                entry: order.entry.clone(),
+                found: host_signature(&ty),
+            }),
+            _ => Err(ModuleError::MissingExport {
+                entry: order.entry.clone(),
+                has: Vec::new(),
+            }),
+        }
+    }
+
+    fn call(&self, order: &Order, guest: Guest) -> Ran {
+        let mut store = Store::new(self.module.engine(), guest);
+        store.limiter(|guest| &mut guest.memory);
+        // What one host call may copy out of the guest: as much as the guest has, so that a large write is one
+        // write; what the host must copy on top is bound by RLIMIT_DATA.
+        store.set_hostcall_fuel(usize::try_from(order.memory_bytes).unwrap_or(usize::MAX));
+        let start_fuel = self.seed.map(|_| u64::MAX);
+        let result = self.runtime.block_on(async {
+            if let Some(fuel) = start_fuel {
+                store.set_fuel(fuel)?;
+            }
+            let instance = self.linked.instantiate_async(&mut store).await?;
+            if order.entry != "_start"
+                && let Ok(initialize) =
+                    instance.get_typed_func::<(), ()>(&mut store, "_initialize")
+            {
+                initialize.call_async(&mut store, ()).await?;
+            }
+            let entry = instance.get_typed_func::<(), ()>(&mut store, &order.entry)?;
+            entry.call_async(&mut store, ()).await
+        });
+        let fuel = start_fuel.and_then(|start| Some(start - store.get_fuel().ok()?));
+        let memory = &store.data().memory;
+        Ran {
+            result,
+            fuel,
+            memory_peak: memory.peak,
+            memory_refused: memory.refused,
+        }
+    }
+}
+
+fn classify(result: Result<(), wasmtime::Error>, memory_refused: bool) -> Outcome {
+    let Err(error) = result else {
+        return Outcome::Exited(0);
+    };
+    if let Some(Exit(code)) = error.downcast_ref::<Exit>() {
+        return Outcome::Exited(*code);
+    }
+    let trap = error.downcast_ref::<Trap>();
+    if memory_refused && matches!(trap, Some(Trap::UnreachableCodeReached) | None) {
+        // A language's own answer to a refused allocation is to abort.
+        return Outcome::OutOfMemory;
+    }
+    let mut reason = match trap {
+        Some(trap) => trap.to_string(),
+        None => format!("{:#}", error.root_cause()),
+    };
+    if let Some(trace) = error.downcast_ref::<WasmBacktrace>() {
+        let names: Vec<String> = trace
+            .frames()
+            .iter()
+            .take(FRAMES)
+            .map(|frame| match frame.func_name() {
+                Some(name) => name.to_owned(),
+                None => format!("function {}", frame.func_index()),
+            })
+            .collect();
+        if !names.is_empty() {
+            reason = format!("{reason}, in {}", names.join(" < "));
+        }
+    }
+    Outcome::Trapped(cut(&reason))
+}
+
+fn cut(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS).collect()
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no reason given")
+}

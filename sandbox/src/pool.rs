@@ -1,0 +1,286 @@
+//! Runners started ahead, so that a lease waits for no process to start.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, atomic::{AtomicUsize, Ordering}},
+};
+
+use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+
+use crate::{
+    cache::Cache,
+    compile::Compiled,
+    confinement::{self, Confinement},
+    error::SandboxError,
+    limits::{Folders, Limits},
+    process::Process,
+    runner::Runner,
+    wire::{Confine, Kind, Role},
+};
+
+const ARMING: &str = "taking up a lease";
+/// Compiled modules kept in memory beside those that runners hold: those of the last leases.
+const REMEMBERED_MODULES: usize = 8;
+/// And not more than this of machine code.
+const REMEMBERED_BYTES: usize = 64 << 20;
+
+/// What a pool needs to know.
+#[derive(Clone)]
+pub struct PoolConfig {
+    /// The program whose `main` calls [`runner_main`](crate::runner_main); usually this one.
+    pub program: PathBuf,
+    /// The arguments that make it do so: `["runner"]`.
+    pub args: Vec<String>,
+    /// Idle runners kept ready, 18 MB of memory each. As many as slots hides the start of every one; 0 starts
+    /// each when it is asked for (4 ms).
+    pub ahead: usize,
+    /// Where compiled modules are kept; made when needed. Only the node should be able to write there, but
+    /// nothing depends on it.
+    pub cache_dir: PathBuf,
+    /// The node's secret for files in it. Another secret means another cache.
+    pub secret: [u8; 32],
+}
+
+impl std::fmt::Debug for PoolConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PoolConfig")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("ahead", &self.ahead)
+            .field("cache_dir", &self.cache_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts, confines and hands out runners, and compiles modules for them. Cheap to clone; when the last clone is
+/// gone its idle runners are.
+#[derive(Debug, Clone)]
+pub struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    config: PoolConfig,
+    try_namespaces: bool,
+    cache: Cache,
+    /// Held for moments only, never over an await: a queue behind a task would cost a wake-up per take.
+    idle: Mutex<VecDeque<Process>>,
+    /// Runners being started ahead.
+    starting: AtomicUsize,
+    confinement: OnceCell<Confinement>,
+    engine: OnceCell<String>,
+    compiling: AsyncMutex<()>,
+    /// The same reasoning as for `idle`.
+    modules: Mutex<VecDeque<([u8; 32], Compiled)>>,
+}
+
+impl Pool {
+    /// A pool. Starts nothing yet: call [`Pool::warm`] when the node is up, or let the first lease wait.
+    pub fn new(config: PoolConfig) -> Self {
+        Self::build(config, true)
+    }
+
+    /// A pool whose runners do without namespaces of their own even where there are some: for systems on which
+    /// they do harm. All other steps are taken.
+    pub fn without_namespaces(config: PoolConfig) -> Self {
+        Self::build(config, false)
+    }
+
+    fn build(config: PoolConfig, try_namespaces: bool) -> Self {
+        Pool(Arc::new(Inner {
+            try_namespaces,
+            cache: Cache::new(config.cache_dir.clone(), &config.secret),
+            config,
+            idle: Mutex::new(VecDeque::new()),
+            starting: AtomicUsize::new(0),
+            confinement: OnceCell::new(),
+            engine: OnceCell::new(),
+            compiling: AsyncMutex::new(()),
+            modules: Mutex::new(VecDeque::new()),
+        }))
+    }
+
+    /// Tests the confinement and starts the runners ahead; waits until they are ready.
+    ///
+    /// # Errors
+    /// [`SandboxError`] when this machine cannot run wasm work: then the node must not offer it.
+    pub async fn warm(&self) -> Result<Confinement, SandboxError> {
+        let confinement = self.confinement().await?.clone();
+        self.engine().await?;
+        while self.idle().len() < self.0.config.ahead {
+            let process = self.child(Role::Runner).await?;
+            self.idle().push_back(process);
+        }
+        Ok(confinement)
+    }
+
+    /// What runners of this pool are confined by, tested once.
+    ///
+    /// # Errors
+    /// [`SandboxError::Confinement`] names the step this machine does not offer.
+    pub async fn confinement(&self) -> Result<&Confinement, SandboxError> {
+        let config = &self.0.config;
+        self.0
+            .confinement
+            .get_or_try_init(|| async {
+                let scratch = self.0.cache.folder();
+                confinement::test(
+                    &config.program,
+                    &config.args,
+                    scratch,
+                    self.0.try_namespaces,
+                )
+                .await
+            })
+            .await
+    }
+
+    /// Idle runners ready to be taken.
+    pub fn ready(&self) -> usize {
+        self.idle().len()
+    }
+
+    /// Takes a runner for a lease: confines it to exactly `folders`, then has it load `module`. It runs tasks of
+    /// that module in those folders, within `ceiling`, until it is dropped.
+    ///
+    /// Cancel safe: a runner that is not handed out is killed.
+    ///
+    /// # Errors
+    /// [`SandboxError`] when the limits make no sense, the module is compiled for another mode, or no runner can
+    /// be started and confined. Nothing is ever run in a lesser confinement.
+    pub async fn take(
+        &self,
+        folders: &Folders,
+        module: &Compiled,
+        ceiling: &Limits,
+    ) -> Result<Runner, SandboxError> {
+        ceiling.check()?;
+        if module.deterministic() != ceiling.deterministic {
+            return Err(SandboxError::Mode {
+                compiled: module.deterministic(),
+                asked: ceiling.deterministic,
+            });
+        }
+        // Whatever happened to an idle one in the meantime does not count; a fresh one's failure does.
+        while let Some(process) = self.next_idle() {
+            self.replenish();
+            if let Ok(runner) = arm(process, folders, module, ceiling).await {
+                return Ok(runner);
+            }
+        }
+        let process = self.child(Role::Runner).await?;
+        self.replenish();
+        arm(process, folders, module, ceiling).await
+    }
+
+    /// A fresh child in the confinement that was tested.
+    pub(crate) async fn child(&self, role: Role) -> Result<Process, SandboxError> {
+        let namespaces = self.confinement().await?.user_namespace;
+        let config = &self.0.config;
+        let (process, hello) =
+            Process::start(&config.program, &config.args, role, namespaces).await?;
+        // The same program on the same machine always says the same.
+        let _ = self.0.engine.set(hello.engine);
+        Ok(process)
+    }
+
+    /// What compiled code depends on, as the first child said.
+    pub(crate) async fn engine(&self) -> Result<String, SandboxError> {
+        if let Some(engine) = self.0.engine.get() {
+            return Ok(engine.clone());
+        }
+        let process = self.child(Role::Runner).await?;
+        self.idle().push_back(process);
+        let engine = self.0.engine.get().cloned();
+        engine.ok_or_else(|| SandboxError::Child {
+            role: "runner",
+            doing: "starting",
+            reason: "it did not say what engine it has".to_owned(),
+        })
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.0.cache
+    }
+
+    pub(crate) fn compiling(&self) -> &AsyncMutex<()> {
+        &self.0.compiling
+    }
+
+    /// A compiled module from memory.
+    pub(crate) fn known(&self, key: &[u8; 32]) -> Option<Compiled> {
+        let modules = self.0.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        modules
+            .iter()
+            .find(|(found, _)| found == key)
+            .map(|(_, compiled)| compiled.clone())
+    }
+
+    /// Keeps a compiled module in memory; the oldest go.
+    pub(crate) fn remember(&self, key: [u8; 32], compiled: &Compiled) {
+        let mut modules = self.0.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        modules.push_back((key, compiled.clone()));
+        let bytes = |modules: &VecDeque<([u8; 32], Compiled)>| -> usize {
+            modules.iter().map(|(_, module)| module.artifact().len()).sum()
+        };
+        while modules.len() > 1
+            && (modules.len() > REMEMBERED_MODULES || bytes(&modules) > REMEMBERED_BYTES)
+        {
+            modules.pop_front();
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Process>> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_idle(&self) -> Option<Process> {
+        self.idle().pop_front()
+    }
+
+    /// Starts runners in the background until there are as many ahead as there should be.
+    fn replenish(&self) {
+        let lacking = {
+            let ready = self.ready();
+            let starting = self.0.starting.load(Ordering::Relaxed);
+            self.0.config.ahead.saturating_sub(ready + starting)
+        };
+        for _ in 0..lacking {
+            self.0.starting.fetch_add(1, Ordering::Relaxed);
+            // A weak reference: a pool that is gone needs no runners.
+            let pool = Arc::downgrade(&self.0);
+            tokio::spawn(async move {
+                let Some(inner) = pool.upgrade() else { return };
+                let pool = Pool(inner);
+                let started = pool.child(Role::Runner).await;
+                pool.0.starting.fetch_sub(1, Ordering::Relaxed);
+                match started {
+                    Ok(process) => pool.idle().push_back(process),
+                    // The next take tries for itself, and has somebody to tell.
+                    Err(error) => tracing::warn!(%error, "no runner could be started ahead"),
+                }
+            });
+        }
+    }
+}
+
+async fn arm(
+    mut process: Process,
+    folders: &Folders,
+    module: &Compiled,
+    ceiling: &Limits,
+) -> Result<Runner, SandboxError> {
+    let artifact = module.artifact();
+    let order = Confine {
+        root: folders.root().to_owned(),
+        memory_bytes: ceiling.memory_bytes,
+        file_bytes: ceiling.output_bytes,
+        deterministic: ceiling.deterministic,
+        seed: *module.hash(),
+        module_bytes: artifact.len() as u64,
+    };
+    process.send(Kind::Confine, &order, ARMING).await?;
+    process.send_chunks(artifact, ARMING).await?;
+    process.expect::<()>(Kind::Ready, ARMING).await?;
+    Ok(Runner::new(process, folders.clone(), module.clone(), ceiling.clone()))
+}
