@@ -149,6 +149,12 @@ impl Books {
         }
     }
 
+    /// Whose books they are.
+    #[must_use]
+    pub const fn me(&self) -> NodeId {
+        self.me
+    }
+
     /// Replays one record. The documents that mean money are verified again.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use souk_protocol::{
-    Accepted, AttemptEnd, AttemptId, Award, Close, Credits, Discharge, Hash, JobId, JobSpec, Millis, NodeId, Receipt,
-    Signed, TaskResult, Timestamp, Voucher,
+    Accepted, AttemptEnd, AttemptId, Award, Close, Credits, Discharge, Hash, JobId, JobSpec, LeaseEnd, LeaseId, Millis, NodeId,
+    Party, Receipt, Signed, TaskResult, Timestamp, Voucher,
     codec::{self, CodecError},
 };
 
@@ -126,6 +126,16 @@ pub enum Record {
     },
     /// A discharge given or received.
     Discharge(Signed<Discharge>),
+    /// Provider: a lease takes no more tasks; its slots are free once what runs has ended. Written without waiting, but
+    /// before the slots are sold again.
+    Ended {
+        /// Which.
+        lease: LeaseId,
+        /// Why.
+        end: LeaseEnd,
+        /// Which side ended it.
+        by: Party,
+    },
 }
 
 /// What a result counts for.

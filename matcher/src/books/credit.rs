@@ -65,6 +65,12 @@ impl Books {
         self.strangers
     }
 
+    /// The limits for strangers.
+    #[must_use]
+    pub const fn limits(&self) -> CreditLimits {
+        self.limits
+    }
+
     /// The limit for `peer`, and which one it is.
     #[must_use]
     pub fn limit_of(&self, peer: &NodeId) -> (Credits, &'static str) {

@@ -143,6 +143,7 @@ pub(super) fn by_provider(lease: &mut Lease, end: LeaseEnd, reason: &str, stop: 
 fn enter(lease: &mut Lease, end: LeaseEnd, by: Party, cx: &mut Context<'_>) {
     lease.phase = Phase::Ending { end, by, since: cx.now.mono };
     lease.blocked = None;
+    cx.persist(Record::Ended { lease: lease.id(), end, by }, Vec::new());
     cx.notify(Notice::LeaseEnded { side: SIDE, lease: lease.id(), end, by });
 }
 

@@ -4,7 +4,7 @@ use souk_protocol::{Accepted, Award, Millis, Receipt, Signed, TaskResult, Verify
 
 use super::{
     Provider, end,
-    lease::{Attempt, Lease},
+    lease::{Attempt, Lease, Phase},
 };
 use crate::{context::Keys, record::Record, trader::ReplayError};
 
@@ -21,6 +21,11 @@ pub(super) fn apply(provider: &mut Provider, record: &Record, keys: &dyn Keys) -
             Ok(())
         }
         Record::Delivered { result } => delivered(provider, result, keys),
+        Record::Ended { lease: id, end, by } => {
+            lease(provider, id)?.phase = Phase::Ending { end: *end, by: *by, since: Millis::ZERO };
+            free(provider, id);
+            Ok(())
+        }
         Record::Settled { attempt, run, voucher } => {
             let voucher = match voucher {
                 Some(voucher) => Some(verify::<Voucher>("voucher", voucher, keys)?),
@@ -96,8 +101,18 @@ fn delivered(provider: &mut Provider, result: &Signed<TaskResult>, keys: &dyn Ke
     if !fresh {
         return Err(wrong(format_args!("attempt {} was delivered twice", result.attempt)));
     }
+    let id = result.attempt.lease;
     lease.delivered(result, Millis::ZERO);
+    free(provider, &id);
     Ok(())
+}
+
+/// The slots of an ending lease are free once nothing runs.
+fn free(provider: &mut Provider, id: &souk_protocol::LeaseId) {
+    let ending = |lease: &Lease| matches!(lease.phase, Phase::Ending { .. }) && lease.running() == 0;
+    if provider.leases.get(id).is_some_and(ending) {
+        provider.desk.release(id);
+    }
 }
 
 fn receipt(

@@ -82,12 +82,12 @@ pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
                 *at = now;
             }
         }
-        if let Phase::Drafted { since, .. } = &mut lease.phase {
-            *since = now;
-        }
-        if matches!(lease.phase, Phase::Open) {
-            lease.slots_open = true;
-            cx.out.push(Output::OpenLease(lease.view()));
+        match &mut lease.phase {
+            Phase::Open => {
+                lease.slots_open = true;
+                cx.out.push(Output::OpenLease(lease.view()));
+            }
+            Phase::Ending { since, .. } | Phase::Drafted { since, .. } => *since = now,
         }
         lease.say(Control::Resume, cx);
         lease.repeat(cx);

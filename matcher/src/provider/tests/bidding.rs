@@ -1,0 +1,266 @@
+use souk_protocol::{Announcement, Bid};
+
+use super::*;
+
+fn call(stall: &Stall) -> Announcement {
+    Announcement {
+        renter: stall.renter_id(),
+        network: NETWORK,
+        job: JOB,
+        round: 0,
+        requirement: slot(),
+        terms: terms(),
+        slots: 8,
+        tasks: 100,
+        data: Bytes(1_000),
+        max_rate: None,
+        issued: at(stall.now).wall,
+        closes: Timestamp(at(stall.now).wall.0 + 500),
+    }
+}
+
+fn announce(stall: &mut Stall, call: &Announcement) -> Vec<Output> {
+    let signed = Signed::sign(call, &stall.renter).unwrap().into_signed();
+    stall.message(Message::Announce(signed))
+}
+
+fn bid(stall: &Stall, out: &[Output]) -> Verified<Bid> {
+    let bid = out.iter().find_map(|output| match output {
+        Output::Send { message: Message::Bid(bid), .. } => Some(bid.verify(&stall.renter).unwrap()),
+        _ => None,
+    });
+    bid.unwrap_or_else(|| panic!("no bid in {out:?}"))
+}
+
+fn award_on(stall: &Stall, bid: &Verified<Bid>, number: u8) -> Award {
+    let table = Hash([0; 32]);
+    Award {
+        basis: Basis::Bid { bid: bid.hash(), table },
+        rate: bid.rate,
+        slots: bid.slots,
+        ..stall.award_doc(LeaseId([number; 16]), 1)
+    }
+}
+
+#[test]
+fn an_announcement_is_answered_with_a_price_that_holds_nothing() {
+    let mut stall = Stall::new();
+    let call = call(&stall);
+    let out = announce(&mut stall, &call);
+    let bid = bid(&stall, &out);
+    assert_eq!((bid.rate, bid.slots), (RATE, 4));
+    assert_eq!(bid.valid_until.0, call.closes.0 + 2_000);
+    assert_eq!(stall.trader.provider.capacity().free.cpu.0, 4_000);
+    let award = award_on(&stall, &bid, 1);
+    let out = stall.message(stall.award_message(&award, &[0, 1, 2, 3]));
+    assert_eq!(runs(&out), [0, 1, 2, 3]);
+    assert_eq!(stall.trader.provider.capacity().free.cpu.0, 0);
+}
+
+#[test]
+fn an_award_that_is_not_what_was_bid_for_is_declined() {
+    let changes: [(fn(&mut Award), DeclineCode); 5] = [
+        (|award| award.rate = Rate(1), DeclineCode::Unknown),
+        (|award| award.slots = 5, DeclineCode::Unknown),
+        (|award| award.requirement.memory = Bytes(5), DeclineCode::Unknown),
+        (|award| award.basis = Basis::Bid { bid: Hash([9; 32]), table: Hash([0; 32]) }, DeclineCode::Unknown),
+        (|award| award.slots = 0, DeclineCode::Terms),
+    ];
+    for (number, (change, expected)) in (1u8..).zip(changes) {
+        let mut stall = Stall::new();
+        let call = call(&stall);
+        let out = announce(&mut stall, &call);
+        let mut award = award_on(&stall, &bid(&stall, &out), number);
+        change(&mut award);
+        let out = stall.message(stall.award_message(&award, &[0]));
+        assert_eq!(code(&out), Some(expected), "case {number}");
+        assert_eq!(runs(&out), Vec::<u32>::new());
+    }
+}
+
+#[test]
+fn a_bid_ends_two_seconds_beyond_its_auction() {
+    let mut stall = Stall::new();
+    let call = call(&stall);
+    let out = announce(&mut stall, &call);
+    let bid = bid(&stall, &out);
+    stall.now = 2_500;
+    let award = award_on(&stall, &bid, 1);
+    assert_eq!(code(&stall.message(stall.award_message(&award, &[]))), None);
+    stall.now = 2_501;
+    let award = award_on(&stall, &bid, 2);
+    let out = stall.message(stall.award_message(&award, &[]));
+    assert_eq!(code(&out), Some(DeclineCode::Expired));
+}
+
+#[test]
+fn a_call_that_cannot_be_met_is_declined_with_the_nearest_miss_and_counted() {
+    let mut stall = Stall::new();
+    stall.lease(1, 2, &[]);
+    let mut call = call(&stall);
+    call.requirement.cpu = souk_protocol::MilliCpu(3_000);
+    let out = announce(&mut stall, &call);
+    let decline = decline(&out).unwrap().clone();
+    assert_eq!(decline.to_string(), "no-capacity: free 2 of 4 cores, asked 3");
+    let why = stall.trader.provider.why();
+    assert_eq!((why[0].code.as_str(), why[0].count), ("no-capacity", 1));
+    assert!(out.iter().any(|output| matches!(output, Output::Notify(Notice::Declined { .. }))));
+}
+
+#[test]
+fn a_late_award_is_refused_and_so_is_one_from_a_wrong_clock() {
+    let mut stall = Stall::new();
+    let mut award = stall.award_doc(LeaseId([1; 16]), 1);
+    stall.now = ACCEPT_WITHIN_MS + 1;
+    let out = stall.message(stall.award_message(&award, &[0]));
+    let late = decline(&out).unwrap();
+    assert_eq!((late.code, &*late.nearest), (DeclineCode::Expired, "the award ended 1ms ago"));
+
+    award = stall.award_doc(LeaseId([2; 16]), 1);
+    award.issued = Timestamp(award.issued.0 + 2_001);
+    award.accept_by = Timestamp(award.issued.0 + 2_000);
+    let out = stall.message(stall.award_message(&award, &[0]));
+    assert_eq!(code(&out), Some(DeclineCode::ClockSkew));
+    let skew = Notice::ClockSkew { peer: stall.renter_id(), skew: Millis(2_001) };
+    assert!(out.contains(&Output::Notify(skew)));
+
+    award = stall.award_doc(LeaseId([3; 16]), 1);
+    award.accept_by = Timestamp(award.issued.0 + ACCEPT_WITHIN_MS + 1);
+    assert_eq!(code(&stall.message(stall.award_message(&award, &[0]))), Some(DeclineCode::Terms));
+}
+
+#[test]
+fn an_ask_that_has_been_replaced_is_honoured_until_it_expires() {
+    let mut stall = Stall::new();
+    let old = stall.offer.clone().unwrap();
+    let mut dearer = policy();
+    dearer.ask.cpu = Rate(900_000);
+    let out = stall.handle(Event::Policy(Box::new(dearer)));
+    let new = out.iter().find_map(|output| match output {
+        Output::Offer(offer) => Some(offer.clone()),
+        _ => None,
+    });
+    assert!(new.unwrap().sequence > old.sequence);
+    let mut award = stall.award_doc(LeaseId([1; 16]), 1);
+    award.basis = Basis::Ask { offer: old.hash() };
+    assert_eq!(code(&stall.message(stall.award_message(&award, &[]))), None);
+    stall.now = 10 * 60 * 1_000 + 1;
+    let mut award = stall.award_doc(LeaseId([2; 16]), 1);
+    award.basis = Basis::Ask { offer: old.hash() };
+    assert_eq!(code(&stall.message(stall.award_message(&award, &[]))), Some(DeclineCode::Expired));
+}
+
+#[test]
+fn a_repeated_award_gets_its_stored_answer_and_takes_nothing_twice() {
+    let mut stall = Stall::new();
+    let award = stall.award_doc(LeaseId([1; 16]), 3);
+    let first = stall.message(stall.award_message(&award, &[0]));
+    let again = stall.message(stall.award_message(&award, &[0]));
+    assert_eq!((runs(&first), runs(&again)), (vec![0], vec![]));
+    let answer = |out: &[Output]| {
+        out.iter().find_map(|output| match output {
+            Output::Send { message: Message::Lease(frame), .. } => match &frame.body {
+                Control::Accepted(accepted) => Some(accepted.hash()),
+                _ => None,
+            },
+            _ => None,
+        })
+    };
+    assert!(answer(&first).is_some());
+    assert_eq!(answer(&first), answer(&again));
+    assert_eq!(stall.trader.provider.capacity().used.cpu.0, 3_000);
+
+    let mut other = award.clone();
+    other.slots = 1;
+    let out = stall.message(stall.award_message(&other, &[0]));
+    assert!(blamed(&out).unwrap().starts_with("two awards of lease"));
+
+    // A declined one is not judged anew, though there would be room by then.
+    let large = stall.award_doc(LeaseId([2; 16]), 2);
+    assert_eq!(code(&stall.message(stall.award_message(&large, &[]))), Some(DeclineCode::NoCapacity));
+    stall.renters_side(LeaseId([1; 16]));
+    stall.say(LeaseId([1; 16]), Control::End { end: LeaseEnd::CancelledByRenter, reason: Text::default() });
+    stall.handle(Event::Ended {
+        attempt: AttemptId { lease: LeaseId([1; 16]), task: 0, replica: 0, number: 1 },
+        outcome: stall.outcome(AttemptEnd::Cancelled, 5),
+    });
+    assert_eq!(stall.trader.provider.capacity().free.cpu.0, 4_000);
+    assert_eq!(code(&stall.message(stall.award_message(&large, &[]))), Some(DeclineCode::NoCapacity));
+}
+
+#[test]
+fn first_tasks_that_do_not_fit_the_award_are_declined() {
+    let changes: [fn(&mut Work); 5] = [
+        |work| work.limits.timeout = Millis(60_001),
+        |work| work.limits.memory = Bytes(1_000_000_001),
+        |work| work.attempt.lease = LeaseId([8; 16]),
+        |work| work.attempt.number = 0,
+        |work| work.attempt.task = 10_000,
+    ];
+    for change in changes {
+        let mut stall = Stall::new();
+        let award = stall.award_doc(LeaseId([1; 16]), 1);
+        let mut work = stall.work(award.lease, 0);
+        change(&mut work);
+        let message = Message::Award {
+            award: Signed::sign(&award, &stall.renter).unwrap().into_signed(),
+            work: List::try_from(vec![work]).unwrap(),
+            files: List::default(),
+        };
+        let out = stall.message(message);
+        assert_eq!(code(&out), Some(DeclineCode::Terms));
+        assert_eq!(stall.trader.provider.capacity().used.cpu.0, 0);
+    }
+}
+
+#[test]
+fn a_renter_that_would_owe_too_much_is_declined() {
+    let mut stall = Stall::new();
+    let mut tight = policy();
+    tight.stranger_limit = Credits(9_999);
+    stall.handle(Event::Policy(Box::new(tight)));
+    let award = stall.award_doc(LeaseId([1; 16]), 2);
+    let out = stall.message(stall.award_message(&award, &[0, 1]));
+    let decline = decline(&out).unwrap();
+    assert_eq!(decline.code, DeclineCode::NoCredit);
+    assert!(decline.nearest.contains("of at most 0.009999 CR (credit.stranger)"), "{}", decline.nearest);
+    let award = stall.award_doc(LeaseId([2; 16]), 2);
+    assert_eq!(code(&stall.message(stall.award_message(&award, &[0]))), None);
+}
+
+#[test]
+fn offers_follow_the_free_capacity_but_not_too_fast() {
+    let mut stall = Stall::new();
+    let first = stall.offer.clone().unwrap();
+    assert_eq!((first.free.cpu.0, first.expires.0 - first.issued.0), (4_000, 600_000));
+    stall.lease(1, 3, &[]);
+    assert_eq!(stall.offer.clone().unwrap().hash(), first.hash());
+    stall.pass(2_000);
+    assert_eq!(stall.offer.clone().unwrap().free.cpu.0, 1_000);
+    // With nothing new, one each five minutes.
+    let mut quiet = Stall::new();
+    let offers = |out: &[Output]| out.iter().filter(|output| matches!(output, Output::Offer(_))).count();
+    assert_eq!(offers(&quiet.pass(899_999)), 2);
+    assert_eq!(offers(&quiet.pass(1)), 1);
+}
+
+#[test]
+fn a_node_that_sells_nothing_makes_no_offer_and_no_bid() {
+    let mut trader = Trader::new(settings(1), Arc::new(TestKeys::new(1)));
+    let mut nothing = policy();
+    nothing.total = Capacity::default();
+    assert_eq!(trader.handle(Event::Policy(Box::new(nothing)), at(0)), []);
+    assert_eq!(trader.wake_at(), None);
+    let stall = Stall::new();
+    let call = Signed::sign(&call(&stall), &stall.renter).unwrap().into_signed();
+    let out = trader.handle(Event::Message { from: stall.renter_id(), message: Message::Announce(call) }, at(0));
+    assert_eq!(code(&out), Some(DeclineCode::Closed));
+}
+
+#[test]
+fn too_many_announcements_of_one_renter_are_declined_as_busy() {
+    let mut stall = Stall::new();
+    let call = call(&stall);
+    let busy = (0..70).filter(|_| code(&announce(&mut stall, &call)) == Some(DeclineCode::Busy)).count();
+    assert_eq!(busy, 6);
+}

@@ -1,0 +1,94 @@
+//! What the tests of several parts need: keys, a usual slot, usual terms.
+
+use souk_protocol::{
+    Bytes, Capacity, Credits, Hash, Isolation, Key, List, Millis, MilliCpu, NetworkId, NodeId, Params, Pay, PriceList, Rate,
+    Requirement, Runtime, Signer, Strict, Terms, Text, Tier, Timestamp, Verifier, Verify, VerifyError,
+};
+
+use crate::event::{Now, Policy, Settings};
+
+/// A real key that checks strictly.
+#[derive(Debug)]
+pub(crate) struct TestKeys(pub(crate) Key);
+
+impl TestKeys {
+    pub(crate) fn new(seed: u8) -> Self {
+        Self(Key::from_seed(&[seed; 32]))
+    }
+}
+
+impl Signer for TestKeys {
+    fn id(&self) -> NodeId {
+        self.0.id()
+    }
+    fn sign(&self, digest: &Hash) -> [u8; 64] {
+        self.0.sign(digest)
+    }
+}
+
+impl Verifier for TestKeys {
+    fn check(&self, signer: &NodeId, digest: &Hash, signature: &[u8; 64]) -> Result<(), VerifyError> {
+        Strict.check(signer, digest, signature)
+    }
+}
+
+pub(crate) const NETWORK: NetworkId = NetworkId([9; 32]);
+/// A moment: 2026-03-01.
+pub(crate) const WALL: u64 = 1_772_323_200_000;
+
+pub(crate) fn at(mono: u64) -> Now {
+    Now { wall: Timestamp(WALL + mono), mono: Millis(mono) }
+}
+
+pub(crate) fn settings(boot: u64) -> Settings {
+    Settings { network: NETWORK, params: Params::default(), open: true, boot, seed: [u8::try_from(boot).unwrap_or(0); 32] }
+}
+
+/// One core and 1 GB.
+pub(crate) fn slot() -> Requirement {
+    Requirement {
+        runtime: Runtime::Wasm,
+        isolation: Isolation::W0,
+        cpu: MilliCpu(1_000),
+        memory: Bytes(1_000_000_000),
+        disk: Bytes(1_000_000_000),
+        gpu: None,
+        regions: List::default(),
+    }
+}
+
+/// Bronze, at most a minute.
+pub(crate) fn terms() -> Terms {
+    Terms {
+        tier: Tier::Bronze,
+        pay: Pay::Delivered,
+        preemptible: true,
+        notice: Millis(0),
+        timeout: Millis(60_000),
+        stop_grace: Millis(500),
+        stdout: Bytes(1_000_000),
+        offline: Millis(0),
+        retention: Millis(3_600_000),
+        verify: Verify::None,
+    }
+}
+
+/// Four cores at an ask of 0.30 CR an hour for a slot and a floor of 0.15.
+pub(crate) fn policy() -> Policy {
+    Policy {
+        name: Text::clipped("stall"),
+        region: Text::clipped("DE"),
+        total: Capacity { cpu: MilliCpu(4_000), memory: Bytes(8_000_000_000), disk: Bytes(100_000_000_000) },
+        runtimes: vec![Runtime::Wasm],
+        isolation: vec![Isolation::W0],
+        tiers: vec![Tier::Bronze, Tier::Silver],
+        floor: PriceList { cpu: Rate(100_000), memory_gb: Rate(50_000) },
+        ask: PriceList { cpu: Rate(200_000), memory_gb: Rate(100_000) },
+        standing: true,
+        max_duration: Millis(3_600_000),
+        stranger_limit: Credits(50_000),
+        strangers_limit: Credits(1_000_000),
+        deny: Vec::new(),
+        addresses: Vec::new(),
+    }
+}
