@@ -110,6 +110,31 @@ impl LeaseAccount {
         Voucher { lease, renter, provider, number: count, total: self.total, run: self.run, billed: self.chain, count, at }
     }
 
+    /// The voucher that would cover one attempt more. Nothing is billed by it.
+    ///
+    /// # Errors
+    /// As [`bill`](Self::bill).
+    pub fn next_voucher(
+        &self,
+        item: &Billed,
+        lease: LeaseId,
+        renter: NodeId,
+        provider: NodeId,
+        at: Timestamp,
+    ) -> Result<Voucher, AccountError> {
+        if self.has(&item.attempt) {
+            return Err(AccountError::Twice(item.attempt));
+        }
+        if self.billed.len() >= MAX_BILLED {
+            return Err(AccountError::Full);
+        }
+        let run = self.run.checked_add(item.run).ok_or(AccountError::Overflow)?;
+        let total = self.rate.charge(run).ok_or(AccountError::Overflow)?;
+        let count = u32::try_from(self.billed.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let billed = extend_billed(&self.chain, item);
+        Ok(Voucher { lease, renter, provider, number: count, total, run, billed, count, at })
+    }
+
     /// Whether `voucher` covers exactly what is billed here.
     ///
     /// # Errors
@@ -170,6 +195,18 @@ mod tests {
         theirs.bill(item(2, 1)).unwrap();
         let error = theirs.check(&voucher).unwrap_err().to_string();
         assert!(error.starts_with("voucher 1 says"), "{error}");
+    }
+
+    #[test]
+    fn the_next_voucher_is_the_one_that_billing_makes_valid() {
+        let (renter, provider, lease) = (NodeId([1; 32]), NodeId([2; 32]), LeaseId([1; 16]));
+        let mut account = LeaseAccount::new(Rate(3_600_000));
+        for task in 0..3 {
+            let next = account.next_voucher(&item(task, 700), lease, renter, provider, Timestamp(9)).unwrap();
+            account.bill_by(item(task, 700), &next).unwrap();
+        }
+        let again = account.next_voucher(&item(1, 1), lease, renter, provider, Timestamp(9));
+        assert_eq!(again, Err(AccountError::Twice(item(1, 0).attempt)));
     }
 
     #[test]

@@ -166,6 +166,12 @@ impl Channel {
         self.kept.iter().take(RESEND_BURST).map(|(number, body)| self.frame(*number, body.clone())).collect()
     }
 
+    /// Whether another message would be kept.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.kept.len() < MAX_KEPT
+    }
+
     /// Whether everything said has arrived.
     #[must_use]
     pub fn is_settled(&self) -> bool {

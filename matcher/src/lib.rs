@@ -40,17 +40,31 @@ mod channel;
 mod desk;
 mod provider;
 
+pub mod auction;
+pub mod filter;
+mod job;
+pub mod pool;
+pub mod rank;
 mod renter;
 
+pub mod invariant;
+
+#[cfg(test)]
+mod testing;
+
 pub use account::{AccountError, LeaseAccount};
-pub use books::{Blocked, Books, HistoryEntry, HistoryKind, LeaseSum, Totals, Worth};
+pub use books::{
+    Blocked, Books, HistoryEntry, HistoryKind, LeaseSum, MAX_CLOSED, MAX_DISCHARGES, MAX_HISTORY, Totals, Worth,
+};
 pub use channel::{Channel, Heard};
 pub use context::Keys;
-pub use desk::Desk;
+pub use desk::{BID_BEYOND, Desk, MAX_BIDS, MAX_OFFERS, MAX_OFFLINE, MAX_RETENTION, OwnBid, Quote, Refusal, Wanted};
 pub use event::{
     AuctionReport, Event, JobState, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState, Token,
 };
-pub use provider::{CapacityView, Earned, LeaseState, Provider, ProviderLease};
+pub use provider::{CapacityView, Earned, LeaseState, MAX_LEASES, Provider, ProviderLease};
 pub use record::{OnceKey, Record, Verdict};
-pub use renter::Renter;
+pub use filter::{Demand, Known, Miss, eligible};
+pub use job::{Attempt, AttemptState, Job, Task};
+pub use renter::{LeaseAccountView, Plan, PlannedOffer, Renter, RenterLeaseState, WorkError, work};
 pub use trader::{ReplayError, Trader};

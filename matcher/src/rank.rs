@@ -1,0 +1,182 @@
+//! The order of those who will do: by what they cost in the end, in integers, the same whoever computes it.
+
+use souk_protocol::{Credits, Hash, Millis, NodeId, Ppm, Rate, Tier};
+
+/// Reliability that is assumed of a peer without a record.
+pub const UNKNOWN_RELIABILITY: Ppm = Ppm(900_000);
+/// Round trip that is assumed where none was measured.
+pub const UNKNOWN_RTT: Millis = Millis(250);
+/// Parts of a whole.
+const MILLION: u128 = 1_000_000;
+/// Milliseconds of an hour, by which rates are told.
+const HOUR_MS: u128 = 3_600_000;
+
+/// What the rank of a candidate depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Who.
+    pub provider: NodeId,
+    /// Its bid or offer.
+    pub document: Hash,
+    /// Price of a slot.
+    pub rate: Rate,
+    /// Slots it has.
+    pub slots: u32,
+    /// Its reliability, if there is a record.
+    pub reliability: Option<Ppm>,
+    /// Measured round trip, if there is one.
+    pub rtt: Option<Millis>,
+}
+
+/// What a failure costs the renter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// As declared.
+    Declared(Credits),
+    /// Tenths of the attempt's own price, by tier.
+    Tenths(u32),
+}
+
+impl Loss {
+    /// The declared loss, or the default of the tier: 5, 2 or 0.5 times the price.
+    #[must_use]
+    pub const fn of(declared: Option<Credits>, tier: Tier) -> Self {
+        match (declared, tier) {
+            (Some(loss), _) => Self::Declared(loss),
+            (None, Tier::Gold) => Self::Tenths(50),
+            (None, Tier::Silver) => Self::Tenths(20),
+            (None, Tier::Bronze) => Self::Tenths(5),
+        }
+    }
+}
+
+/// Effective cost of one attempt: an exact integer, in parts of a micro-credit so small that nothing is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Cost(u128);
+
+impl Cost {
+    /// In whole micro-credits, rounded up.
+    #[must_use]
+    pub fn credits(self) -> Credits {
+        let whole = self.0.div_ceil(MILLION.saturating_mul(HOUR_MS));
+        Credits(u64::try_from(whole).unwrap_or(u64::MAX))
+    }
+}
+
+/// Price for `duration`, plus the expected loss, plus the time a slot idles on the way to the renter and back.
+#[must_use]
+pub fn cost(candidate: &Candidate, duration: Millis, loss: Loss) -> Cost {
+    let rate = u128::from(candidate.rate.0);
+    let price = rate.saturating_mul(u128::from(duration.0));
+    let idle = rate.saturating_mul(u128::from(candidate.rtt.unwrap_or(UNKNOWN_RTT).0));
+    let reliability = candidate.reliability.unwrap_or(UNKNOWN_RELIABILITY);
+    let failing = MILLION.saturating_sub(u128::from(reliability.0));
+    let loss = match loss {
+        Loss::Declared(credits) => u128::from(credits.0).saturating_mul(HOUR_MS),
+        Loss::Tenths(tenths) => price.saturating_mul(u128::from(tenths)) / 10,
+    };
+    let sure = price.saturating_add(idle).saturating_mul(MILLION);
+    Cost(sure.saturating_add(failing.saturating_mul(loss)))
+}
+
+/// Breaks ties: nobody knows it before the table is closed, so nobody can grind a bid to win them.
+#[must_use]
+pub fn tie(root: &Hash, provider: &NodeId) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&root.0);
+    hasher.update(&provider.0);
+    Hash(*hasher.finalize().as_bytes())
+}
+
+/// The root that stands for a set of bids or offers: over their hashes in ascending order, each once.
+#[must_use]
+pub fn root(documents: impl IntoIterator<Item = Hash>) -> Hash {
+    let sorted: std::collections::BTreeSet<Hash> = documents.into_iter().collect();
+    let sorted: Vec<Hash> = sorted.into_iter().collect();
+    souk_protocol::merkle::root(&sorted)
+}
+
+/// Sorts best first. A total order: it does not depend on the order of arrival.
+#[must_use]
+pub fn rank(candidates: Vec<Candidate>, root: &Hash, duration: Millis, loss: Loss) -> Vec<Candidate> {
+    let mut keyed: Vec<_> = candidates
+        .into_iter()
+        .map(|candidate| {
+            let key = (cost(&candidate, duration, loss), tie(root, &candidate.provider), candidate.document);
+            (key, candidate)
+        })
+        .collect();
+    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    keyed.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn candidate(n: u8, rate: u64) -> Candidate {
+        Candidate {
+            provider: NodeId([n; 32]),
+            document: Hash([n; 32]),
+            rate: Rate(rate),
+            slots: 1,
+            reliability: None,
+            rtt: Some(Millis(0)),
+        }
+    }
+
+    #[test]
+    fn the_cost_is_price_plus_expected_loss_plus_idle_time() {
+        let hour = Millis(3_600_000);
+        // 1 CR, plus 0.1 x 2 x 1 CR.
+        assert_eq!(cost(&candidate(1, 1_000_000), hour, Loss::of(None, Tier::Silver)).credits(), Credits(1_200_000));
+        // plus 0.1 x 3 CR.
+        let loss = Loss::of(Some(Credits(3_000_000)), Tier::Bronze);
+        assert_eq!(cost(&candidate(1, 1_000_000), hour, loss).credits(), Credits(1_300_000));
+        // Reliable: no loss. A slot that idles for 36 s costs a hundredth.
+        let far = Candidate { reliability: Some(Ppm(1_000_000)), rtt: Some(Millis(36_000)), ..candidate(1, 1_000_000) };
+        assert_eq!(cost(&far, hour, loss).credits(), Credits(1_010_000));
+    }
+
+    #[test]
+    fn a_reliable_provider_may_cost_more() {
+        let safe = Candidate { reliability: Some(Ppm(990_000)), ..candidate(1, 130) };
+        let cheap = Candidate { reliability: Some(Ppm(500_000)), ..candidate(2, 100) };
+        let order = rank(vec![cheap.clone(), safe.clone()], &Hash([0; 32]), Millis(3_600_000), Loss::Tenths(50));
+        assert_eq!(order, [safe, cheap]);
+    }
+
+    #[test]
+    fn costs_beyond_the_number_range_saturate() {
+        let worst = Candidate { reliability: Some(Ppm(0)), ..candidate(1, u64::MAX) };
+        assert_eq!(cost(&worst, Millis(u64::MAX), Loss::Declared(Credits::MAX)).credits(), Credits(94_525_000_000_000_000_000_u128.min(u128::from(u64::MAX)) as u64));
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_arrival_does_not_matter(rates in proptest::collection::vec(1u64..4, 1..12), seed in any::<u64>()) {
+            let all: Vec<_> = (0u8..).zip(&rates).map(|(n, rate)| candidate(n, *rate)).collect();
+            let mut shuffled = all.clone();
+            let len = shuffled.len();
+            for i in 0..len {
+                shuffled.swap(i, (seed as usize).wrapping_mul(i + 1) % len);
+            }
+            let top = root(all.iter().map(|c| c.document));
+            prop_assert_eq!(root(shuffled.iter().map(|c| c.document)), top);
+            let loss = Loss::Tenths(5);
+            prop_assert_eq!(rank(all, &top, Millis(1_000), loss), rank(shuffled, &top, Millis(1_000), loss));
+        }
+    }
+
+    #[test]
+    fn equals_share_the_load() {
+        let wins = (0..64u8).filter(|n| {
+            let order = rank(vec![candidate(1, 5), candidate(2, 5)], &Hash([*n; 32]), Millis(1), Loss::Tenths(5));
+            order[0].provider == NodeId([1; 32])
+        });
+        let wins = wins.count();
+        assert!((16..=48).contains(&wins), "{wins} of 64");
+    }
+}
