@@ -229,8 +229,9 @@ impl Net {
     ///
     /// Frames arrive in order and at most once. Those still queued when a connection breaks are sent
     /// over the next one if it comes within a few seconds; otherwise [`NetEvent::SendFailed`] counts them.
-    /// Frames already handed to the transport when a connection breaks may be lost without it: what
-    /// must arrive is acknowledged and repeated by the protocol above, after [`NetEvent::Disconnected`].
+    /// Frames on a stream that the peer never took are reported likewise. Frames already handed to the
+    /// transport when a working connection breaks may be lost without it: what must arrive is
+    /// acknowledged and repeated by the protocol above, after [`NetEvent::Disconnected`].
     ///
     /// # Errors
     /// [`SendError`]; the frame was not queued.
@@ -404,6 +405,19 @@ fn parse_all(
         .collect()
 }
 
+/// An error with its causes: the transport's errors say little by themselves.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut texts = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        texts.push(error.to_string());
+        cause = error.source();
+    }
+    texts.retain(|text| !text.is_empty());
+    texts.dedup();
+    texts.join(": ")
+}
+
 /// Listens on all addresses, waits until each is bound and returns what happened meanwhile.
 async fn listen(
     swarm: &mut Swarm<behaviour::Behaviour>,
@@ -414,9 +428,9 @@ async fn listen(
         let address: libp2p::Multiaddr = text.parse().map_err(|error: libp2p::multiaddr::Error| {
             NetError::Address { field: "listen", value: text.clone(), why: error.to_string() }
         })?;
-        let listener = swarm
-            .listen_on(address)
-            .map_err(|error| NetError::Listen { value: text.clone(), why: error.to_string() })?;
+        let taken = |why: String| NetError::Listen { value: text.clone(), why };
+        address::probe_port(&address).map_err(|error| taken(error.to_string()))?;
+        let listener = swarm.listen_on(address).map_err(|error| taken(chain(&error)))?;
         pending.insert(listener, text.clone());
     }
     let mut early = Vec::new();

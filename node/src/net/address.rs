@@ -165,6 +165,21 @@ pub(super) fn is_global(address: &Multiaddr) -> bool {
     }
 }
 
+/// Fails if another process listens on this TCP port. The transport itself shares ports, so two nodes
+/// on one port would each get some of the connections, without any error.
+pub(super) fn probe_port(address: &Multiaddr) -> std::io::Result<()> {
+    let mut parts = address.iter();
+    let ip = match parts.next() {
+        Some(Protocol::Ip4(ip)) => IpAddr::V4(ip),
+        Some(Protocol::Ip6(ip)) => IpAddr::V6(ip),
+        _ => return Ok(()),
+    };
+    match parts.next() {
+        Some(Protocol::Tcp(port)) if port != 0 => std::net::TcpListener::bind((ip, port)).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// `quic`, `tcp` or `other`, for people.
 pub(super) fn transport(address: &Multiaddr) -> &'static str {
     for part in address {

@@ -2,12 +2,16 @@
 //!
 //! A frame leaves its queue when the transport has taken it. If the stream breaks, what is still
 //! queued is kept for a short time and sent over the next connection, in order; frames that the
-//! transport had taken may be lost then (the node learns of the break by `Disconnected`).
+//! transport had taken may be lost then (the node learns of the break by `Disconnected`). The reader
+//! confirms each stream with one byte; frames on a stream that breaks unconfirmed are reported lost.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     MAX_FRAME, OpenError, SendError, SendFailure,
     command::{Command, Kind, Notice},
+    trade::CONFIRM,
 };
 
 /// Frames waiting for one peer; more are refused.
@@ -37,8 +42,10 @@ const MAX_PEERS: usize = 1_024;
 const BATCH_BYTES: usize = 64 << 10;
 /// How long queued frames outlive a broken stream.
 const RECONNECT_WINDOW: Duration = Duration::from_secs(6);
-/// Pause between attempts to reopen a stream.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// First pause between attempts to reopen a stream; it doubles, to spare the dial budget.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// An idle trade stream is closed after this time, so that the connection may end when room is short.
 const IDLE: Duration = Duration::from_secs(600);
 /// A peer that takes no byte for this long is given up.
@@ -217,6 +224,10 @@ impl Writer {
     async fn run(self) {
         let Err(why) = self.session().await else { return };
         let dropped = self.outbox.discard(&self.peer);
+        self.report(dropped, why).await;
+    }
+
+    async fn report(&self, dropped: usize, why: SendFailure) {
         if dropped > 0 {
             let notice = Notice::SendFailed { peer: self.peer, dropped, why };
             let _ = self.outbox.notices.send(notice).await;
@@ -227,24 +238,30 @@ impl Writer {
     async fn session(&self) -> Result<(), SendFailure> {
         // Since when nothing could be sent.
         let mut down: Option<Instant> = None;
+        let mut pause = FIRST_PAUSE;
         loop {
             let begun = Instant::now();
             let problem = match self.open().await {
                 Ok(stream) => {
-                    let (end, written) = self.pump(stream).await;
-                    match end {
+                    let Pumped { end, confirmed, frames } = self.pump(stream).await;
+                    let failure = match end {
                         End::Idle if self.outbox.retire(&self.peer) => return Ok(()),
                         End::Idle => continue,
                         End::Stopped => return Err(SendFailure::Stopped),
-                        End::Stalled => return Err(SendFailure::Stalled),
-                        End::Broken(error) if is_unsupported(&error) => return Err(SendFailure::Unsupported),
-                        End::Broken(error) => {
-                            // A stream that worked begins a new outage.
-                            if written {
-                                down = Some(Instant::now());
-                            }
-                            error.to_string()
-                        }
+                        End::Stalled => SendFailure::Stalled,
+                        End::Broken(error) if is_unsupported(&error) => SendFailure::Unsupported,
+                        End::Broken(error) => SendFailure::Unreachable(error.to_string()),
+                    };
+                    if confirmed {
+                        // A stream that worked begins a new outage.
+                        down = Some(Instant::now());
+                        pause = FIRST_PAUSE;
+                    } else {
+                        self.report(frames, failure.clone()).await;
+                    }
+                    match failure {
+                        SendFailure::Unreachable(problem) => problem,
+                        final_failure => return Err(final_failure),
                     }
                 }
                 Err(OpenError::Stopped) => return Err(SendFailure::Stopped),
@@ -261,7 +278,8 @@ impl Writer {
                 // Nothing is queued: no reason to reconnect.
                 return Ok(());
             }
-            sleep(RETRY_PAUSE).await;
+            sleep(pause).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
     }
 
@@ -272,17 +290,18 @@ impl Writer {
         opened.await.map_err(|_| OpenError::Stopped)?
     }
 
-    /// Writes batches; says why it ended and whether anything was written.
-    async fn pump(&self, stream: libp2p::Stream) -> (End, bool) {
+    /// Writes batches until the stream ends.
+    async fn pump(&self, stream: libp2p::Stream) -> Pumped {
         let (mut from, mut to) = stream.split();
-        let mut written_any = false;
-        loop {
+        let confirmed = AtomicBool::new(false);
+        let mut count = 0usize;
+        let end = loop {
             let frames = self.outbox.take(&self.peer);
             if frames.is_empty() {
                 let end = tokio::select! {
                     biased;
                     () = self.outbox.stop.cancelled() => End::Stopped,
-                    error = closed(&mut from) => End::Broken(error),
+                    error = closed(&mut from, &confirmed) => End::Broken(error),
                     () = self.wake.notified() => continue,
                     () = sleep(IDLE) => End::Idle,
                 };
@@ -290,23 +309,34 @@ impl Writer {
                     // Everything has been flushed; a failure now loses nothing.
                     let _ = to.close().await;
                 }
-                return (end, written_any);
+                break end;
             }
             let mut written = 0usize;
             let failure = tokio::select! {
                 biased;
                 () = self.outbox.stop.cancelled() => Some(End::Stopped),
-                error = closed(&mut from) => Some(End::Broken(error)),
+                error = closed(&mut from, &confirmed) => Some(End::Broken(error)),
                 result = write(&mut to, &frames, &mut written) => result.err(),
             };
+            let all = frames.len();
             let (sent, unsent) = split(frames, written);
-            written_any |= sent > 0;
+            count = count.saturating_add(all.saturating_sub(unsent.len()));
             self.outbox.settle(&self.peer, sent, unsent);
             if let Some(end) = failure {
-                return (end, written_any);
+                break end;
             }
-        }
+        };
+        Pumped { end, confirmed: confirmed.load(Ordering::Relaxed), frames: count }
     }
+}
+
+/// How a stream's life went.
+struct Pumped {
+    end: End,
+    /// Whether the peer's reader took the stream.
+    confirmed: bool,
+    /// Frames written.
+    frames: usize,
 }
 
 /// Payload bytes of the frames wholly within the first `written` bytes of the batch, and the other frames.
@@ -348,13 +378,16 @@ async fn write<W: AsyncWrite + Unpin>(to: &mut W, frames: &[Vec<u8>], written: &
     }
 }
 
-/// Resolves when the other side ends the stream; it never sends anything on it.
-async fn closed<R: AsyncRead + Unpin>(from: &mut R) -> io::Error {
-    let mut byte = [0u8; 1];
-    match from.read(&mut byte).await {
-        Ok(0) => io::ErrorKind::UnexpectedEof.into(),
-        Ok(_) => io::Error::new(io::ErrorKind::InvalidData, "the peer wrote on a one-way stream"),
-        Err(error) => error,
+/// Resolves when the other side ends the stream. Apart from one confirmation it sends nothing.
+async fn closed<R: AsyncRead + Unpin>(from: &mut R, confirmed: &AtomicBool) -> io::Error {
+    loop {
+        let mut byte = [0u8; 1];
+        match from.read(&mut byte).await {
+            Ok(0) => return io::ErrorKind::UnexpectedEof.into(),
+            Ok(_) if byte == [CONFIRM] && !confirmed.swap(true, Ordering::Relaxed) => {}
+            Ok(_) => return io::Error::new(io::ErrorKind::InvalidData, "the peer wrote on a one-way stream"),
+            Err(error) => return error,
+        }
     }
 }
 

@@ -65,6 +65,27 @@ async fn connected(events: &mut NetEvents, wanted: NodeId) {
         .await;
 }
 
+/// Waits until the other side has ended a raw trade stream, which it first confirmed.
+async fn ended(stream: &mut libp2p::Stream) {
+    let mut bytes = Vec::new();
+    let read = bounded("end of the stream", futures::AsyncReadExt::read_to_end(stream, &mut bytes)).await;
+    assert!(read.is_err() || bytes == [trade::CONFIRM], "{read:?} {bytes:?}");
+}
+
+/// Starts a node on a port that its predecessor in this process may hold for a moment longer.
+async fn start_again(config: NetConfig) -> (Net, NetEvents) {
+    bounded("port free again", async {
+        loop {
+            match Net::start(config.clone()).await {
+                Ok(started) => return started,
+                Err(NetError::Listen { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await
+}
+
 /// Keeps taking events, answering nothing.
 fn drain(mut events: NetEvents) {
     tokio::spawn(async move { while events.recv().await.is_some() {} });
@@ -179,7 +200,7 @@ async fn requests_are_answered_refused_or_fail_and_say_whether_the_peer_may_have
     });
     let ask = async |bytes: &[u8]| b.request(a.id(), bytes.to_vec(), Duration::from_secs(10)).await;
     assert_eq!(ask(&[1, 2, 3]).await.unwrap(), [3, 2, 1]);
-    assert_eq!(ask(&[]).await.unwrap(), []);
+    assert_eq!(ask(&[]).await.unwrap(), Vec::<u8>::new());
     let long = vec![7; MAX_REQUEST];
     assert_eq!(ask(&long).await.unwrap(), long);
     assert_eq!(ask(b"r").await, Err(RequestError::Refused("no, thank you".to_owned())));
@@ -232,9 +253,7 @@ async fn garbage_frames_end_the_stream_then_the_peer_is_shut_out_and_others_are_
         // The other side may reset the stream before all is written.
         let _ = stream.write_all(&[&len.to_be_bytes()[..], &[0; 100]].concat()).await;
         let _ = stream.flush().await;
-        let mut byte = [0u8; 1];
-        let read = bounded("end of the stream", futures::AsyncReadExt::read(&mut stream, &mut byte)).await;
-        assert!(matches!(read, Ok(0) | Err(_)), "round {round}");
+        ended(&mut stream).await;
         c.send(a.id(), numbered(u32::try_from(round).unwrap())).unwrap();
         assert_eq!(next_frame(&mut a_events).await, (c.id(), numbered(u32::try_from(round).unwrap())));
     }
@@ -278,9 +297,7 @@ async fn a_frame_begun_and_never_finished_times_out() {
     stream.write_all(&[0, 0, 0, 2, 1, 1, 0, 0, 1, 0, 1, 2, 3]).await.unwrap();
     stream.flush().await.unwrap();
     assert_eq!(next_frame(&mut a_events).await, (b.id(), vec![1, 1]));
-    let mut byte = [0u8; 1];
-    let read = bounded("end of the stream", futures::AsyncReadExt::read(&mut stream, &mut byte)).await;
-    assert!(matches!(read, Ok(0) | Err(_)));
+    ended(&mut stream).await;
     bounded("strike", async {
         while a.status().await.unwrap().counts.strikes != 1 {
             tokio::task::yield_now().await;
@@ -308,7 +325,7 @@ async fn frames_survive_a_restart(listen: &str) {
     b.send(a.id(), vec![2]).unwrap();
     b.send(a.id(), vec![3]).unwrap();
 
-    let (a, mut a_events) = start(NetConfig { listen: vec![fixed], ..config(1) }).await;
+    let (a, mut a_events) = start_again(NetConfig { listen: vec![fixed], ..config(1) }).await;
     // The bootstrap redial brings the connection back, and what was queued follows in order.
     connected(&mut b_events, a.id()).await;
     assert_eq!(next_frame(&mut a_events).await, (b.id(), vec![2]));
@@ -677,12 +694,19 @@ async fn the_network_ends_with_its_last_handle_and_calls_after_shutdown_fail() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unusable_settings_are_refused_with_field_value_and_remedy() {
     let text = async |config: NetConfig| Net::start(config).await.unwrap_err().to_string();
-    let (a, _events) = start(NetConfig { listen: vec![TCP.to_owned()], ..config(1) }).await;
-    let taken = address(&a).await;
-    let taken = taken.split_once("/p2p/").unwrap().0.to_owned();
-    let message = text(NetConfig { listen: vec![taken.clone()], ..config(2) }).await;
-    assert!(message.starts_with(&format!("listen: cannot listen on {taken}: ")), "{message}");
-    assert!(message.ends_with("choose another port or stop the process that holds it"), "{message}");
+    for listen in [TCP, QUIC] {
+        let (a, _events) = start(NetConfig { listen: vec![listen.to_owned()], ..config(1) }).await;
+        let taken = address(&a).await;
+        let taken = taken.split_once("/p2p/").unwrap().0.to_owned();
+        let message = text(NetConfig { listen: vec![taken.clone()], ..config(2) }).await;
+        assert_eq!(
+            message,
+            format!(
+                "listen: cannot listen on {taken}: Address already in use (os error 98); \
+                 choose another port or stop the process that holds it"
+            )
+        );
+    }
     let message = text(NetConfig { lan: false, bootstrap: vec!["/ip4/10.0.0.1/tcp/1".to_owned()], ..config(2) }).await;
     assert_eq!(
         message,

@@ -1,4 +1,5 @@
-//! Frames on trade streams: a length of four bytes (big endian), then 1 byte to 256 KiB.
+//! Frames on trade streams: a length of four bytes (big endian), then 1 byte to 256 KiB. The reading
+//! side writes a single byte when it takes the stream, and nothing else.
 //!
 //! One task reads each peer's stream. It may wait for the node: that stops this peer alone, whose
 //! stream then fills up, and nobody else.
@@ -11,7 +12,7 @@ use std::{
 use libp2p::PeerId;
 use souk_protocol::NodeId;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
     sync::{Semaphore, mpsc},
     task::JoinHandle,
     time::{Instant, timeout},
@@ -26,6 +27,9 @@ const PEER_BYTES: usize = 512 << 10;
 const MIN_COST: usize = 1_024;
 /// Read ahead for each peer: many small frames come with one system call.
 const READ_AHEAD: usize = 16 << 10;
+
+/// What the reading side writes when it takes a stream.
+pub(super) const CONFIRM: u8 = 1;
 
 /// Tells a peer's readers apart.
 pub(super) type ReaderId = u64;
@@ -79,12 +83,16 @@ pub(super) fn start(setup: Setup, stream: libp2p::Stream, previous: Option<Reade
     let stopped = stop.clone();
     let id = setup.id;
     let task = tokio::spawn(async move {
+        let (from, mut to) = tokio::io::split(stream.compat());
+        // If this fails, reading will fail too. One byte always fits, so it does not wait for the peer.
+        let _ = to.write_all(&[CONFIRM]).await;
+        let _ = to.flush().await;
         if let Some(Reader { stop, task, .. }) = previous {
             // The older one takes what has already arrived, then stops.
             stop.cancel();
             let _ = task.await;
         }
-        let strike = read(&setup, stream.compat(), stopped).await.err();
+        let strike = read(&setup, from, stopped).await.err();
         let _ = setup.notices.send(Notice::ReaderEnded { peer: setup.peer_id, id, strike }).await;
     });
     Reader { id, stop, task }
