@@ -1,7 +1,7 @@
 //! Which faults strike when: planned before a run begins.
 
 use crate::{
-    network::{Cut, NodeIndex, Pair},
+    network::{Cut, NodeIndex},
     random::Dice,
     scenario::Scenario,
     time::Micros,
@@ -143,7 +143,7 @@ impl World<'_> {
         let Some(alive) = node.alive.take() else { return };
         self.report.crashes += 1;
         for (attempt, ran) in alive.executor.attempts(now) {
-            self.ledger.ran(attempt, ran, false);
+            self.ledger.killed(attempt, ran);
         }
         self.lose_unsynced(index);
         self.tell(|_| format!("{index} crashes, back in {away}"));

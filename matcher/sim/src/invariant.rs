@@ -13,7 +13,7 @@ pub enum Invariant {
     OneDone,
     /// Leases never hold more than the machine, attempts never more than the slots of their lease.
     NothingOversold,
-    /// An attempt is executed once.
+    /// An attempt is executed once, or again after a crash took it.
     RunsOnce,
     /// Each attempt and each task and replica is paid for once, to one provider, by a voucher that follows the last.
     PaidOnce,
@@ -145,7 +145,7 @@ pub fn nothing_runs_on<'a>(lease: &LeaseId, mut running: impl Iterator<Item = &'
     check(Invariant::NothingOversold, left.is_none(), || format!("lease closed under {}", show(left)))
 }
 
-/// An attempt is begun that was not begun before.
+/// An attempt is begun that was not begun before, unless a crash took it.
 ///
 /// # Errors
 /// [`Invariant::RunsOnce`].

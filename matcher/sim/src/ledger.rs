@@ -92,6 +92,7 @@ enum SideState {
 
 #[derive(Debug, Default)]
 struct AttemptFacts {
+    /// It is under way or has ended; an attempt that a crash took may be begun again.
     begun: bool,
     ran: Option<Millis>,
     has_outputs: bool,
@@ -186,6 +187,12 @@ impl Ledger {
         facts.has_outputs = has_outputs;
     }
 
+    /// A crash took an attempt that was under way.
+    pub(crate) fn killed(&mut self, attempt: AttemptId, ran: Millis) {
+        self.ran(attempt, ran, false);
+        self.attempts.entry(attempt).or_default().begun = false;
+    }
+
     /// A renter holds the outputs and logs of an attempt.
     pub(crate) fn held(&mut self, attempt: AttemptId) {
         self.attempts.entry(attempt).or_default().held = true;
@@ -234,12 +241,17 @@ impl Ledger {
     fn job_ended(&mut self, at: Micros, job: JobId, state: JobState) {
         let Some(facts) = self.jobs.get_mut(&job) else { return };
         let before = facts.ended.replace(state);
-        let missing = (0..facts.spec.task_count()).find(|task| !facts.done.contains_key(&(*task, 0)));
-        let is_whole = missing.is_none() == (state == JobState::Succeeded);
+        let missing = (0..facts.spec.task_count()).filter(|task| !facts.done.contains_key(&(*task, 0))).count() as u64;
+        let is_right = match state {
+            JobState::Succeeded => missing <= u64::from(facts.spec.array.max_failures),
+            JobState::Failed => missing > 0,
+            JobState::Cancelled | JobState::Expired => true,
+            JobState::Bidding | JobState::Placing | JobState::Running | JobState::Verifying => false,
+        };
         let fault = |detail| Err(Fault { invariant: Invariant::JobsEnd, detail });
-        self.check(at, match (before, is_whole || state == JobState::Cancelled || state == JobState::Expired) {
+        self.check(at, match (before, is_right) {
             (Some(before), _) => fault(format!("{job:?} ended as {before:?} and again as {state:?}")),
-            (None, false) => fault(format!("{job:?} ended as {state:?}, first task without a Done: {missing:?}")),
+            (None, false) => fault(format!("{job:?} ended as {state:?} with {missing} tasks without a Done")),
             (None, true) => Ok(()),
         });
     }
@@ -295,11 +307,13 @@ impl Ledger {
         let (has_outputs, held, ran) = (facts.has_outputs, facts.held, facts.ran);
         let Some(job_facts) = self.jobs.get_mut(&job) else { return };
         let key = (attempt.task, attempt.replica);
+        // What a job that is over has no use for is paid for and not brought home.
+        let wanted = job_facts.ended.is_none();
         if verdict == Verdict::Done {
             let outcome = invariant::one_done(job_facts.done.insert(key, attempt).as_ref(), &attempt);
             self.check(at, outcome);
         }
-        if verdict != Verdict::Unbilled {
+        if verdict == Verdict::Done || verdict == Verdict::Billed && wanted {
             self.check(at, invariant::paid_results_are_held(&attempt, has_outputs, held));
         }
         let Some(voucher) = voucher else {

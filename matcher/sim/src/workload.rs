@@ -170,7 +170,8 @@ pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) 
         tiers: vec![Tier::Bronze, Tier::Silver],
         floor: PriceList { cpu: Rate(ask.cpu.0 / 2), memory_gb: Rate(ask.memory_gb.0 / 2) },
         ask,
-        standing: dice.chance(700_000),
+        // Where nothing goes wrong, nobody may look for asks in vain.
+        standing: dice.chance(700_000) || scenario.faults == crate::scenario::Faults::NONE,
         max_duration: Millis(24 * 3_600_000),
         stranger_limit: scenario.stranger_limit,
         strangers_limit: scenario.params.credit.strangers,

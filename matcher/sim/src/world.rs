@@ -220,6 +220,10 @@ impl<'a> World<'a> {
         let Some(node) = self.nodes.get_mut(index) else { return };
         let Some(alive) = node.alive.take() else { return };
         let outcome = node.start(self.now, self.scenario, &mut self.dice);
+        let (policy, clocks) = (Box::new(node.told_policy(self.scenario.broken)), node.clocks(self.now));
+        if let Some(fresh) = &mut node.alive {
+            fresh.trader.handle(Event::Policy(policy), clocks);
+        }
         let same = node.alive.as_ref().is_some_and(|fresh| fresh.trader.books == alive.trader.books);
         let wrong = |detail: String| Err(Fault { invariant: Invariant::ReplayFollows, detail });
         let outcome = match outcome {

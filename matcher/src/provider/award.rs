@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use souk_protocol::{
     ACCEPT_WITHIN_MS, Accepted, Announcement, Award, Basis, Bid, Control, Credits, DeclineCode, Hash, Message,
-    Millis, NodeId, Timestamp, Verified, Work,
+    Millis, NodeId, Signed, Timestamp, Verified, Work,
 };
 
 use super::{MAX_LEASES, Provider, SIDE, lease::Lease, work};
@@ -19,11 +19,13 @@ use crate::{
 /// two seconds or never.
 const MAX_ANSWERS: usize = 1_024;
 
-/// Declines of awards.
+/// Declines of awards, and bids by their announcement.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     declined: BTreeMap<Hash, Refusal>,
     order: VecDeque<Hash>,
+    bids: BTreeMap<Hash, Signed<Bid>>,
+    calls: VecDeque<Hash>,
 }
 
 impl Answers {
@@ -37,6 +39,17 @@ impl Answers {
             self.declined.remove(&oldest);
         }
     }
+
+    fn keep_bid(&mut self, call: Hash, bid: Signed<Bid>) {
+        if self.bids.insert(call, bid).is_none() {
+            self.calls.push_back(call);
+        }
+        if self.calls.len() > MAX_ANSWERS
+            && let Some(oldest) = self.calls.pop_front()
+        {
+            self.bids.remove(&oldest);
+        }
+    }
 }
 
 /// How far a peer's clock is from this one.
@@ -45,8 +58,15 @@ fn skew(issued: Timestamp, now: Timestamp) -> Millis {
 }
 
 pub(super) fn announcement(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<'_>) {
+    // Heard before: the same bid again, for two different ones would be two words given.
+    if let Some(bid) = provider.answers.bids.get(&call.hash()).cloned() {
+        return cx.send(call.renter, Message::Bid(bid));
+    }
     match bid(provider, call, cx) {
-        Ok(bid) => cx.send(call.renter, Message::Bid(bid)),
+        Ok(bid) => {
+            provider.answers.keep_bid(call.hash(), bid.clone());
+            cx.send(call.renter, Message::Bid(bid));
+        }
         Err(refusal) => decline(provider, call.renter, call.hash(), &refusal, cx),
     }
 }
@@ -55,7 +75,7 @@ fn bid(
     provider: &mut Provider,
     call: &Verified<Announcement>,
     cx: &mut Context<'_>,
-) -> Result<souk_protocol::Signed<Bid>, Refusal> {
+) -> Result<Signed<Bid>, Refusal> {
     provider.desk.admit(call.renter, cx.now.mono)?;
     if call.network != cx.settings.network {
         return Err(Refusal::new(DeclineCode::Unknown, "an announcement of another network"));

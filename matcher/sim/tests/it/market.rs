@@ -91,7 +91,11 @@ fn one(seed: u64, scenario: &Scenario) -> Report {
 #[test]
 fn a_thousand_troubled_markets_keep_every_invariant() {
     let started = Instant::now();
-    let (bad, sums) = run_all(&Scenario::market(), seeds());
+    let scenario = match env::var("SOUK_SIM_SCENARIO").as_deref() {
+        Ok("smoke") => Scenario::smoke(),
+        _ => Scenario::market(),
+    };
+    let (bad, sums) = run_all(&scenario, seeds());
     eprintln!("{sums:?} in {:?}", started.elapsed());
     for report in bad.iter().take(20) {
         eprintln!("{report}  again: SOUK_SIM_SEED={} SOUK_SIM_TRACE=1 cargo test --release -p souk-sim thousand -- --nocapture", report.seed);

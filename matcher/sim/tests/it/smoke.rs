@@ -37,6 +37,7 @@ fn a_trace_tells_what_happens_without_changing_it() {
     let report = souk_sim::run_traced(1, &scenario, &mut |line| lines.push(line.to_owned()));
     assert_eq!(report.digest, run(1, &scenario).digest);
     let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-    assert_eq!(count(" Done "), report.tasks_done);
-    assert_eq!(count(" submits "), report.submitted.max(count(" submits ")));
+    assert_eq!(count(" writes result ") - count(" Billed "), report.tasks_done);
+    assert_eq!(count(" runs "), report.tasks_done);
+    assert_eq!(count(" writes accepted "), report.leases);
 }
