@@ -1,6 +1,8 @@
 //! The running account of one lease. Both sides keep it by the same rules, so their vouchers agree to the byte.
 
-use souk_protocol::{AttemptId, Billed, Credits, Hash, LeaseId, MAX_BILLED, Millis, NodeId, Rate, Timestamp, Voucher, extend_billed};
+use souk_protocol::{
+    AttemptId, Billed, Credits, Hash, LeaseId, MAX_BILLED, Millis, NodeId, Rate, Timestamp, Voucher, extend_billed,
+};
 
 /// Why a charge or a voucher is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,7 +109,17 @@ impl LeaseAccount {
     #[must_use]
     pub fn voucher(&self, lease: LeaseId, renter: NodeId, provider: NodeId, at: Timestamp) -> Voucher {
         let count = u32::try_from(self.billed.len()).unwrap_or(u32::MAX);
-        Voucher { lease, renter, provider, number: count, total: self.total, run: self.run, billed: self.chain, count, at }
+        Voucher {
+            lease,
+            renter,
+            provider,
+            number: count,
+            total: self.total,
+            run: self.run,
+            billed: self.chain,
+            count,
+            at,
+        }
     }
 
     /// The voucher that would cover one attempt more. Nothing is billed by it.

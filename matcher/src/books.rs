@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use souk_protocol::{
-    AttemptId, Award, Balance, CreditLimits, Credits, Discharge, LeaseId, Millis, NodeId, Party, Rate, Signed, Timestamp,
-    Verified, Voucher,
+    AttemptId, Award, Balance, CreditLimits, Credits, Discharge, LeaseId, Millis, NodeId, Party, Rate, Signed,
+    Timestamp, Verified, Voucher,
 };
 
 use crate::{context::Keys, record::Record, trader::ReplayError};

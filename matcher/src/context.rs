@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use souk_protocol::{
-    Decline, DeclineCode, Document, Hash, LeaseFrame, LeaseId, Message, NodeId, Signed, Signer, Text, Verified, Verifier,
-    VerifyError,
+    Decline, DeclineCode, Document, Hash, LeaseFrame, LeaseId, Message, NodeId, Signed, Signer, Text, Verified,
+    Verifier, VerifyError,
 };
 
 use crate::{
@@ -153,4 +153,3 @@ impl Context<'_> {
         LeaseId(self.random.bytes())
     }
 }
-

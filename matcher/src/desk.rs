@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use souk_protocol::{
-    Bytes, Capacity, Credits, DeclineCode, Hash, JobId, LeaseId, Millis, MilliCpu, NodeId, Pay, PriceList, Rate,
+    Bytes, Capacity, Credits, DeclineCode, Hash, JobId, LeaseId, MilliCpu, Millis, NodeId, Pay, PriceList, Rate,
     Requirement, Terms, Timestamp,
 };
 
@@ -171,7 +171,8 @@ impl Desk {
         };
         let lendable = room.0.checked_div(step.0).unwrap_or(u64::from(u32::MAX));
         if lendable == 0 {
-            let nearest = format!("you may owe {room} more, one attempt of up to {} costs {step}", wanted.terms.timeout);
+            let nearest =
+                format!("you may owe {room} more, one attempt of up to {} costs {step}", wanted.terms.timeout);
             return Err(Refusal::new(DeclineCode::NoCredit, nearest));
         }
         let slots = free.min(slots).min(u32::try_from(lendable).unwrap_or(u32::MAX));

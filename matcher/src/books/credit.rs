@@ -71,6 +71,12 @@ impl Books {
         self.limits
     }
 
+    /// The owner's own limit for `peer`, if there is one.
+    #[must_use]
+    pub fn trusted(&self, peer: &NodeId) -> Option<Credits> {
+        self.trust.get(peer).copied()
+    }
+
     /// The limit for `peer`, and which one it is.
     #[must_use]
     pub fn limit_of(&self, peer: &NodeId) -> (Credits, &'static str) {

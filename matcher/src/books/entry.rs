@@ -177,8 +177,7 @@ impl Entry {
             }
         }
         anew.weigh();
-        (anew.worth != self.worth).then(|| {
-            format!("its attempts give {} claimed, the entry says {}", anew.worth.claimed, self.worth.claimed)
-        })
+        (anew.worth != self.worth)
+            .then(|| format!("its attempts give {} claimed, the entry says {}", anew.worth.claimed, self.worth.claimed))
     }
 }

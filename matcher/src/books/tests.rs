@@ -1,7 +1,5 @@
 use proptest::prelude::*;
-use souk_protocol::{
-    AttemptEnd, Basis, Billed, Bytes, Hash, JobId, LogEnd, Signed, Signer, TaskResult, Text,
-};
+use souk_protocol::{AttemptEnd, Basis, Billed, Bytes, Hash, JobId, LogEnd, Signed, Signer, TaskResult, Text};
 
 use super::*;
 use crate::{
@@ -163,7 +161,10 @@ fn only_a_discharge_frees_a_limit_and_it_counts_once() {
     let (settled, _) = pair.settled(0, 50_000);
     let renter = pair.renter.id();
     let mut books = pair.books();
-    apply(&mut books, &[pair.accepted(), pair.started(0), Record::Delivered { result: pair.result(0, 50_000) }, settled]);
+    apply(
+        &mut books,
+        &[pair.accepted(), pair.started(0), Record::Delivered { result: pair.result(0, 50_000) }, settled],
+    );
     let blocked = books.may_lend(&renter, Credits(1)).unwrap_err();
     assert_eq!(
         blocked.to_string(),
@@ -199,7 +200,10 @@ fn more_than_half_the_limit_without_a_voucher_stops_new_tasks() {
     let mut books = pair.books();
     apply(&mut books, &[pair.accepted(), pair.started(0), Record::Delivered { result: pair.result(0, 25_001) }]);
     assert_eq!(books.may_lend(&renter, Credits(10)), Ok(()));
-    assert!(matches!(books.may_start(&renter, Credits(10)), Err(Blocked::Unvouchered { claimed: Credits(25_001), .. })));
+    assert!(matches!(
+        books.may_start(&renter, Credits(10)),
+        Err(Blocked::Unvouchered { claimed: Credits(25_001), .. })
+    ));
 }
 
 #[test]
@@ -224,7 +228,10 @@ fn services_in_return_lower_the_exposure() {
     let mut pair = Pair::new(2, 1);
     let (settled, _) = pair.settled(0, 30_000);
     let mut books = pair.books();
-    apply(&mut books, &[pair.accepted(), pair.started(0), Record::Delivered { result: pair.result(0, 30_000) }, settled]);
+    apply(
+        &mut books,
+        &[pair.accepted(), pair.started(0), Record::Delivered { result: pair.result(0, 30_000) }, settled],
+    );
     // The other way round: node 1 rents of node 2.
     let mut back = Pair::new(1, 9);
     back.provider = TestKeys::new(2);

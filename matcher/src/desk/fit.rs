@@ -12,7 +12,10 @@ pub(super) fn policy(policy: &Policy, wanted: &Wanted<'_>) -> Result<(), Refusal
         return Err(Refusal::new(DeclineCode::Denied, ""));
     }
     if !policy.runtimes.contains(&need.runtime) {
-        return Err(Refusal::new(DeclineCode::Runtime, format!("runs {}, asked {}", list(&policy.runtimes), need.runtime)));
+        return Err(Refusal::new(
+            DeclineCode::Runtime,
+            format!("runs {}, asked {}", list(&policy.runtimes), need.runtime),
+        ));
     }
     if !policy.isolation.iter().any(|class| *class >= need.isolation) {
         let nearest = format!("has {}, asked {}", list(&policy.isolation), need.isolation);
@@ -58,10 +61,9 @@ pub(super) fn nearest(total: &Capacity, free: &Capacity, need: &Requirement, slo
         let asked = cpu.map_or_else(|| "more".to_owned(), |cpu| cpu.to_string());
         return format!("free {} of {} cores, asked {asked}", free.cpu, total.cpu);
     }
-    for (what, free, total, each) in [
-        ("memory", free.memory, total.memory, need.memory),
-        ("disk", free.disk, total.disk, need.disk),
-    ] {
+    for (what, free, total, each) in
+        [("memory", free.memory, total.memory, need.memory), ("disk", free.disk, total.disk, need.disk)]
+    {
         let sum = each.checked_mul(slots);
         if sum.is_none_or(|sum| sum > free) {
             let asked = sum.map_or_else(|| "more".to_owned(), |sum| sum.to_string());

@@ -73,7 +73,11 @@ fn each_refusal_has_its_code_and_the_nearest_miss() {
         (refusal(|_, _, t| t.tier = Tier::Gold), DeclineCode::Tier, "serves bronze, silver, asked gold"),
         (refusal(|_, _, t| t.timeout = Millis(7_200_000)), DeclineCode::Duration, "at most 1h, asked 2h"),
         (refusal(|_, n, _| n.cpu = MilliCpu(5_000)), DeclineCode::TooLarge, "free 4 of 4 cores, asked 5"),
-        (refusal(|_, n, _| n.memory = Bytes(9_000_000_000)), DeclineCode::TooLarge, "free 8GB of 8GB memory, asked 9GB"),
+        (
+            refusal(|_, n, _| n.memory = Bytes(9_000_000_000)),
+            DeclineCode::TooLarge,
+            "free 8GB of 8GB memory, asked 9GB",
+        ),
         (
             refusal(|_, n, _| n.regions = List::try_from(vec![Text::clipped("FR")]).unwrap()),
             DeclineCode::Region,

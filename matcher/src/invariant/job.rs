@@ -86,7 +86,7 @@ pub fn no_task_lost(job: &Job) -> Result<(), String> {
 /// # Errors
 /// The first that does not hold.
 pub fn job(job: &Job) -> Result<(), String> {
-    [one_done_per_task, budget_held, attempts_numbered, no_task_lost].into_iter().try_for_each(|rule| {
-        rule(job).map_err(|error| format!("job {}: {error}", job.id().short()))
-    })
+    [one_done_per_task, budget_held, attempts_numbered, no_task_lost]
+        .into_iter()
+        .try_for_each(|rule| rule(job).map_err(|error| format!("job {}: {error}", job.id().short())))
 }

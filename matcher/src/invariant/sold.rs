@@ -13,9 +13,8 @@ use crate::{books::Books, provider::Provider, record::Record};
 pub fn no_oversell(provider: &Provider) -> Result<(), String> {
     let desk = provider.desk();
     let (used, total) = (desk.used(), desk.total());
-    let sum = |amount: fn(&Capacity) -> u64| {
-        desk.taken().try_fold(0u64, |sum, (_, taken)| sum.checked_add(amount(taken)))
-    };
+    let sum =
+        |amount: fn(&Capacity) -> u64| desk.taken().try_fold(0u64, |sum, (_, taken)| sum.checked_add(amount(taken)));
     let sums = [sum(|taken| taken.cpu.0), sum(|taken| taken.memory.0), sum(|taken| taken.disk.0)];
     let useds = [used.cpu.0, used.memory.0, used.disk.0];
     if sums != useds.map(Some) {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use souk_protocol::{
-    ACCEPT_WITHIN_MS, Accepted, Announcement, Award, Basis, Bid, Control, Credits, DeclineCode, Hash, Message,
-    Millis, NodeId, Signed, Timestamp, Verified, Work,
+    ACCEPT_WITHIN_MS, Accepted, Announcement, Award, Basis, Bid, Control, Credits, DeclineCode, Hash, Message, Millis,
+    NodeId, Signed, Timestamp, Verified, Work,
 };
 
 use super::{MAX_LEASES, Provider, SIDE, lease::Lease, work};
@@ -71,11 +71,7 @@ pub(super) fn announcement(provider: &mut Provider, call: &Verified<Announcement
     }
 }
 
-fn bid(
-    provider: &mut Provider,
-    call: &Verified<Announcement>,
-    cx: &mut Context<'_>,
-) -> Result<Signed<Bid>, Refusal> {
+fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<'_>) -> Result<Signed<Bid>, Refusal> {
     provider.desk.admit(call.renter, cx.now.mono)?;
     if call.network != cx.settings.network {
         return Err(Refusal::new(DeclineCode::Unknown, "an announcement of another network"));
@@ -129,7 +125,10 @@ fn same_time(renter: NodeId, issued: Timestamp, cx: &mut Context<'_>) -> Result<
     let allowed = cx.settings.params.clock_skew;
     if skew > allowed {
         cx.notify(Notice::ClockSkew { peer: renter, skew });
-        return Err(Refusal::new(DeclineCode::ClockSkew, format!("clocks differ by {skew}, at most {allowed} is allowed")));
+        return Err(Refusal::new(
+            DeclineCode::ClockSkew,
+            format!("clocks differ by {skew}, at most {allowed} is allowed"),
+        ));
     }
     Ok(())
 }
@@ -302,4 +301,3 @@ fn lend(award: &Award, extra: Credits, cx: &mut Context<'_>) -> Result<(), Refus
     let blocked = cx.books.may_start(&award.renter, extra);
     blocked.map_err(|blocked| Refusal::new(DeclineCode::NoCredit, blocked.to_string()))
 }
-

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use souk_protocol::{
-    Accepted, Award, Control, LeaseEnd, LeaseFrame, LeaseId, List, NodeId, Receipt, ReceiptFile, Signed, TaskResult, Text,
-    Verified, Voucher,
+    Accepted, Award, Control, LeaseEnd, LeaseFrame, LeaseId, List, NodeId, Receipt, ReceiptFile, Signed, TaskResult,
+    Text, Verified, Voucher,
 };
 
 use super::lease::{Lease, Phase};
@@ -110,10 +110,9 @@ impl Closed {
             return cx.blame(from, format_args!("a frame of lease {}, to which it is no party", id.short()));
         }
         let answer = match end.channel.handle(frame, cx.now.mono) {
-            Heard::Alive(Control::Unknown) | Heard::Restarted(Control::Unknown) => Control::Show {
-                award: end.award.signed().clone(),
-                accepted: end.accepted.signed().clone(),
-            },
+            Heard::Alive(Control::Unknown) | Heard::Restarted(Control::Unknown) => {
+                Control::Show { award: end.award.signed().clone(), accepted: end.accepted.signed().clone() }
+            }
             Heard::New(Control::Receipt(_)) | Heard::Again => Control::Heartbeat,
             Heard::Alive(Control::Resume) | Heard::New(_) | Heard::Restarted(_) => end.answer(),
             // Answers are unnumbered, and an answer is not answered: two closed sides would talk for ever.

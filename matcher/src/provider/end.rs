@@ -36,10 +36,8 @@ impl Provider {
             Control::End { end, reason: _ } => by_renter(lease, end, cx),
             Control::Receipt(receipt) => self.signed_by_renter(&id, &receipt, cx),
             Control::Unknown => {
-                let show = Control::Show {
-                    award: lease.award.signed().clone(),
-                    accepted: lease.accepted.signed().clone(),
-                };
+                let show =
+                    Control::Show { award: lease.award.signed().clone(), accepted: lease.accepted.signed().clone() };
                 cx.send_frame_in_order(lease.renter(), lease.channel.say(show));
             }
             Control::Accepted(_)
@@ -60,7 +58,8 @@ impl Provider {
         };
         match cx.verify(receipt) {
             Ok(signed) if signed.signer() == renter && signed.hash() == draft.hash() => {
-                let record = Record::Receipt { provider: draft.signed().clone(), renter: Some(signed.signed().clone()) };
+                let record =
+                    Record::Receipt { provider: draft.signed().clone(), renter: Some(signed.signed().clone()) };
                 // The acknowledgement too waits until it is durable, for the renter then forgets.
                 let ack = Output::Send { to: renter, message: Message::Lease(lease.channel.say(Control::Heartbeat)) };
                 let notice = Notice::Receipt { side: SIDE, receipt: signed.clone().into_document() };
@@ -130,7 +129,13 @@ fn by_renter(lease: &mut Lease, end: LeaseEnd, cx: &mut Context<'_>) {
 }
 
 /// This side ends an open lease. What runs is stopped with `stop`, or runs to its end.
-pub(super) fn by_provider(lease: &mut Lease, end: LeaseEnd, reason: &str, stop: Option<AttemptEnd>, cx: &mut Context<'_>) {
+pub(super) fn by_provider(
+    lease: &mut Lease,
+    end: LeaseEnd,
+    reason: &str,
+    stop: Option<AttemptEnd>,
+    cx: &mut Context<'_>,
+) {
     if !matches!(lease.phase, Phase::Open) {
         return;
     }
@@ -157,11 +162,12 @@ pub(super) fn advance(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_
             cx.out.push(Output::CloseLease { lease: *id });
         }
     }
+    let (idle, owed) = (lease.running() == 0, lease.claims().next().is_some() || !lease.account.billed().is_empty());
+    if lease.lapsed.is_some() && idle && !owed {
+        return close(provider, id, cx); // nobody is there to sign that nothing is owed
+    }
     if !lease.attempts.is_empty() {
         return;
-    }
-    if lease.lapsed.is_some() && lease.account.billed().is_empty() {
-        return close(provider, id, cx); // nothing was owed, and nobody is there to sign that
     }
     let receipt = lease.draft(end, by, cx.now.wall).and_then(|receipt| cx.sign(&receipt));
     if let Some(receipt) = receipt {
@@ -210,7 +216,8 @@ pub(super) fn unpaid_at(lease: &Lease, grace: Millis) -> Option<Millis> {
     if !matches!(lease.phase, Phase::Open) || !lease.channel.is_settled() || lease.lapsed.is_some() {
         return None;
     }
-    let first = lease.claims().map(|(result, at)| at.max(lease.acked).saturating_add(allowance(grace, result.output.0)));
+    let first =
+        lease.claims().map(|(result, at)| at.max(lease.acked).saturating_add(allowance(grace, result.output.0)));
     first.min()
 }
 
@@ -222,7 +229,9 @@ pub(super) fn give_up_at(lease: &Lease, grace: Millis) -> Option<Millis> {
     match &lease.phase {
         Phase::Ending { since, .. } if lease.running() == 0 => {
             let last = lease.attempts.values().filter_map(|attempt| match attempt {
-                Attempt::Delivered { result, at } => Some((*at).max(*since).saturating_add(allowance(grace, result.output.0))),
+                Attempt::Delivered { result, at } => {
+                    Some((*at).max(*since).saturating_add(allowance(grace, result.output.0)))
+                }
                 Attempt::Running { .. } => None,
             });
             last.max()

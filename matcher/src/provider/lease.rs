@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use souk_protocol::{
-    Accepted, AttemptEnd, AttemptId, Award, Billed, Control, Hash, JobId, LeaseEnd, LeaseId, List, LogEnd, Millis, NodeId, Party,
-    Receipt, Signed, TaskResult, Text, Timestamp, Verified, Voucher, Work,
+    Accepted, AttemptEnd, AttemptId, Award, Billed, Control, Hash, JobId, LeaseEnd, LeaseId, List, LogEnd, Millis,
+    NodeId, Party, Receipt, Signed, TaskResult, Text, Timestamp, Verified, Voucher, Work,
 };
 
 use crate::{
@@ -290,7 +290,14 @@ impl Lease {
     }
 
     /// A result of an attempt of which nothing ran.
-    pub(super) fn blank(&self, attempt: AttemptId, job: JobId, end: AttemptEnd, reason: &str, at: Timestamp) -> TaskResult {
+    pub(super) fn blank(
+        &self,
+        attempt: AttemptId,
+        job: JobId,
+        end: AttemptEnd,
+        reason: &str,
+        at: Timestamp,
+    ) -> TaskResult {
         TaskResult {
             attempt,
             job,

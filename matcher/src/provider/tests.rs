@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use souk_protocol::{
-    ACCEPT_WITHIN_MS, AttemptEnd, Basis, Billed, Bytes, Control, Decline, DeclineCode, Hash, JobId, LogEnd, Message, Offer,
-    Rate, Receipt, Signed, Signer, TaskResult, Text, Voucher, WorkLimits,
+    ACCEPT_WITHIN_MS, AttemptEnd, Basis, Billed, Bytes, Control, Decline, DeclineCode, Hash, JobId, LogEnd, Message,
+    Offer, Rate, Receipt, Signed, Signer, TaskResult, Text, Voucher, WorkLimits,
 };
 
 use super::*;
@@ -75,7 +75,9 @@ impl Stall {
                     self.journal.push(record);
                     match &mut self.slow {
                         Some(waiting) => waiting.push(token),
-                        None => todo.extend(self.trader.handle(Event::Persisted(token), at(self.now)).into_iter().rev()),
+                        None => {
+                            todo.extend(self.trader.handle(Event::Persisted(token), at(self.now)).into_iter().rev())
+                        }
                     }
                 }
                 Output::Offer(offer) => {

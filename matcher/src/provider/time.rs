@@ -59,7 +59,8 @@ fn back(lease: &mut Lease, cx: &mut Context<'_>) {
     match &mut lease.phase {
         Phase::Ending { end, since, .. } => {
             *since = cx.now.mono;
-            let body = Control::End { end: *end, reason: Text::clipped("the renter was silent for longer than the grace") };
+            let body =
+                Control::End { end: *end, reason: Text::clipped("the renter was silent for longer than the grace") };
             lease.tell(body, cx);
         }
         Phase::Drafted { since, .. } => *since = cx.now.mono,
@@ -90,6 +91,9 @@ pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
             Phase::Ending { since, .. } | Phase::Drafted { since, .. } => *since = now,
         }
         lease.say(Control::Resume, cx);
+        // Whether it arrived before the restart is not known.
+        let accepted = Control::Accepted(lease.accepted.signed().clone());
+        lease.tell(accepted, cx);
         lease.repeat(cx);
         let lost: Vec<_> = lease
             .attempts
@@ -186,6 +190,12 @@ fn tick(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
 
 /// The renter was silent for longer than the grace: its work stops, its results are kept.
 fn lapse(lease: &mut Lease, cx: &mut Context<'_>) {
-    end::by_provider(lease, LeaseEnd::Unreachable, "the renter was silent for longer than the grace", Some(AttemptEnd::Lost), cx);
+    end::by_provider(
+        lease,
+        LeaseEnd::Unreachable,
+        "the renter was silent for longer than the grace",
+        Some(AttemptEnd::Lost),
+        cx,
+    );
     lease.lapsed = Some(cx.now.mono);
 }

@@ -78,12 +78,22 @@ pub(super) fn task(lease: &mut Lease, work: Work, cx: &mut Context<'_>) {
 }
 
 /// Answers a task that is not run with a result that says so.
-fn refuse(lease: &mut Lease, id: AttemptId, job: souk_protocol::JobId, end: AttemptEnd, reason: &str, cx: &mut Context<'_>) {
+fn refuse(
+    lease: &mut Lease,
+    id: AttemptId,
+    job: souk_protocol::JobId,
+    end: AttemptEnd,
+    reason: &str,
+    cx: &mut Context<'_>,
+) {
     if matches!(lease.phase, Phase::Drafted { .. }) {
         return; // the account is signed, nothing can be added
     }
     if lease.unbilled >= MAX_UNBILLED {
-        cx.blame(lease.renter(), format_args!("more than {MAX_UNBILLED} tasks on lease {} came to nothing", id.lease.short()));
+        cx.blame(
+            lease.renter(),
+            format_args!("more than {MAX_UNBILLED} tasks on lease {} came to nothing", id.lease.short()),
+        );
         return;
     }
     let result = lease.blank(id, job, end, reason, cx.now.wall);
@@ -123,7 +133,10 @@ fn wait_for_credit(lease: &mut Lease, blocked: &Blocked, cx: &mut Context<'_>) {
     let waited = cx.now.mono.saturating_sub(since);
     if !may_change || waited >= cx.settings.params.lease_grace {
         let reason = format!("no-credit: {blocked}");
-        end::by_provider(lease, LeaseEnd::RenterFault, &reason, None, cx);
+        // That all strangers together owe too much is not this one's fault.
+        let end =
+            if matches!(blocked, Blocked::Strangers { .. }) { LeaseEnd::Preempted } else { LeaseEnd::RenterFault };
+        end::by_provider(lease, end, &reason, None, cx);
     }
 }
 
@@ -211,7 +224,13 @@ pub(super) fn stop(lease: &mut Lease, attempt: AttemptId, end: AttemptEnd, cx: &
 }
 
 /// Stops all that runs and answers all that waits.
-pub(super) fn stop_all(lease: &mut Lease, running: Option<AttemptEnd>, waiting: AttemptEnd, reason: &str, cx: &mut Context<'_>) {
+pub(super) fn stop_all(
+    lease: &mut Lease,
+    running: Option<AttemptEnd>,
+    waiting: AttemptEnd,
+    reason: &str,
+    cx: &mut Context<'_>,
+) {
     for work in std::mem::take(&mut lease.queue) {
         let result = lease.blank(work.attempt, work.job, waiting, reason, cx.now.wall);
         deliver(lease, &result, cx);

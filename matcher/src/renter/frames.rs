@@ -34,7 +34,12 @@ impl Renter {
         let (body, restarted) = match lease.channel.handle(frame, now) {
             Heard::New(body) => (Some(body), false),
             Heard::Alive(body) => (Some(body), false),
-            Heard::Again => (None, false),
+            Heard::Again => {
+                if matches!(lease.phase, Phase::Closed { .. }) {
+                    lease.resend(cx); // it has no timers: what was said last got lost
+                }
+                (None, false)
+            }
             Heard::Restarted(body) => (Some(body), true),
         };
         if numbered || restarted {

@@ -260,7 +260,21 @@ fn a_node_that_sells_nothing_makes_no_offer_and_no_bid() {
 #[test]
 fn too_many_announcements_of_one_renter_are_declined_as_busy() {
     let mut stall = Stall::new();
+    let mut call = call(&stall);
+    let mut asks = |stall: &mut Stall| {
+        call.round += 1;
+        code(&announce(stall, &call)) == Some(DeclineCode::Busy)
+    };
+    assert_eq!((0..70).filter(|_| asks(&mut stall)).count(), 6);
+}
+
+#[test]
+fn a_repeated_announcement_gets_the_same_bid() {
+    let mut stall = Stall::new();
     let call = call(&stall);
-    let busy = (0..70).filter(|_| code(&announce(&mut stall, &call)) == Some(DeclineCode::Busy)).count();
-    assert_eq!(busy, 6);
+    let out = announce(&mut stall, &call);
+    let first = bid(&stall, &out);
+    stall.lease(1, 3, &[]);
+    let out = announce(&mut stall, &call);
+    assert_eq!(bid(&stall, &out).hash(), first.hash());
 }

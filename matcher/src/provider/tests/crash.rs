@@ -166,7 +166,8 @@ fn a_replay_of_every_prefix_gives_the_state_that_was_there() {
         assert_eq!(invariant::no_oversell(&trader.provider), Ok(()));
         assert_eq!(trader.books.verify(), Vec::<String>::new());
         for (_, leases, totals, used) in states.iter().filter(|(len, ..)| *len == cut) {
-            let durable = |view: ProviderLease| (view.lease, view.unsettled + view.running.len(), view.billed, view.total);
+            let durable =
+                |view: ProviderLease| (view.lease, view.unsettled + view.running.len(), view.billed, view.total);
             let replayed: Vec<_> = trader.provider.leases(Millis(0), Millis(1)).into_iter().map(durable).collect();
             assert_eq!((&replayed, &trader.books.totals(), &trader.provider.capacity().used), (leases, totals, used));
         }

@@ -168,7 +168,10 @@ fn a_silent_renter_is_unknown_then_its_work_stops_and_its_results_wait_until_the
     assert!(stall.view(lease).is_some_and(|view| view.state == LeaseState::Drafted(LeaseEnd::Unreachable)));
     let out = [out, stall.pass(8_000)].concat();
     let (receipt, _) = stall.signs(lease, &out);
-    assert_eq!((receipt.total, receipt.end, receipt.ended_by), (Credits(1_000), LeaseEnd::Unreachable, Party::Provider));
+    assert_eq!(
+        (receipt.total, receipt.end, receipt.ended_by),
+        (Credits(1_000), LeaseEnd::Unreachable, Party::Provider)
+    );
 }
 
 #[test]
@@ -209,7 +212,9 @@ fn a_draining_node_takes_nothing_new_and_lets_what_runs_end() {
     assert_eq!(stops(&out), []);
     assert_eq!(stall.offer.as_ref().unwrap().free, Capacity::default());
     let said = stall.said(&out);
-    let [Control::End { end: LeaseEnd::Preempted, .. }, Control::Result(waiting)] = &said[..] else { panic!("{said:?}") };
+    let [Control::End { end: LeaseEnd::Preempted, .. }, Control::Result(waiting)] = &said[..] else {
+        panic!("{said:?}")
+    };
     let waiting = waiting.verify(&stall.renter).unwrap();
     assert_eq!(waiting.end, AttemptEnd::Preempted);
     stall.refuses(waiting.attempt);
@@ -227,9 +232,7 @@ fn something_is_said_every_five_seconds_and_acknowledged_soon() {
     let lease = stall.lease(1, 2, &[]);
     stall.heartbeat(lease);
     let beats = |out: &[Output]| {
-        let beat = |output: &&Output| {
-            matches!(output, Output::Send { message: Message::Lease(frame), .. } if frame.body == Control::Heartbeat)
-        };
+        let beat = |output: &&Output| matches!(output, Output::Send { message: Message::Lease(frame), .. } if frame.body == Control::Heartbeat);
         out.iter().filter(beat).count()
     };
     assert_eq!(beats(&stall.pass(4_999)), 0);

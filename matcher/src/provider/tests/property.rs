@@ -88,7 +88,11 @@ fn apply(stall: &mut Stall, notes: &mut Notes, step: Step) {
             let outcome = stall.outcome(end, run);
             stall.handle(Event::Ended { attempt: attempt(lease, task), outcome })
         }
-        Step::Task { lease, .. } | Step::Answer { lease, .. } | Step::Cancel { lease, .. } | Step::End { lease } | Step::Sign { lease }
+        Step::Task { lease, .. }
+        | Step::Answer { lease, .. }
+        | Step::Cancel { lease, .. }
+        | Step::End { lease }
+        | Step::Sign { lease }
             if !stall.channels.contains_key(&id(lease)) =>
         {
             return;

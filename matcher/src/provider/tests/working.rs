@@ -18,10 +18,7 @@ fn the_run_starts_at_once_and_the_acceptance_waits_for_the_disk() {
     stall.handle(Event::Ended { attempt, outcome });
     let out = stall.sync();
     let said = stall.said(&out);
-    assert!(
-        matches!(said[..], [Control::Accepted(_), Control::Progress { .. }, Control::Result(_)]),
-        "{said:?}"
-    );
+    assert!(matches!(said[..], [Control::Accepted(_), Control::Progress { .. }, Control::Result(_)]), "{said:?}");
     assert!(matches!(
         stall.journal[..],
         [Record::Accepted { .. }, Record::Started { .. }, Record::Started { .. }, Record::Delivered { .. }]
@@ -149,10 +146,8 @@ fn tasks_wait_while_too_much_is_unvouchered_and_go_on_when_it_is_paid() {
     let mut stall = Stall::new();
     let lease = stall.lease(1, 2, &[0, 1]);
     // Six minutes of claims at 0.005 CR a minute are more than half of 0.05 CR.
-    let mut results = vec![
-        stall.ends(lease, 0, AttemptEnd::Done, 60_000),
-        stall.ends(lease, 1, AttemptEnd::Done, 60_000),
-    ];
+    let mut results =
+        vec![stall.ends(lease, 0, AttemptEnd::Done, 60_000), stall.ends(lease, 1, AttemptEnd::Done, 60_000)];
     for task in 2..6 {
         let work = stall.work(lease, task);
         assert_eq!(runs(&stall.say(lease, Control::Task(work))), [task]);
