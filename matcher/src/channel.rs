@@ -11,7 +11,7 @@ use souk_protocol::{Control, LeaseFrame, LeaseId, Millis};
 
 /// Most messages kept for a peer that does not acknowledge. A lease has at most its slots' tasks under way, so a
 /// longer queue means a peer that is gone; the oldest are the ones that matter, so a new one is refused.
-pub const MAX_KEPT: usize = 1_024;
+const MAX_KEPT: usize = 1_024;
 /// First wait before unacknowledged messages are sent again. The transport keeps order and repeats by itself, so this
 /// is for broken connections only.
 const RESEND_FIRST: Millis = Millis(1_000);
@@ -35,7 +35,6 @@ pub struct Channel {
 
 /// What a frame brought.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "handled at once, never stored")]
 pub enum Heard {
     /// A message in its turn.
     New(Control),

@@ -63,7 +63,7 @@ pub use event::{
     AuctionReport, Event, JobState, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState, Token,
 };
 pub use provider::{CapacityView, Earned, LeaseState, MAX_LEASES, Provider, ProviderLease};
-pub use record::{OnceKey, Record, Verdict};
+pub use record::{MAX_RECORD, OnceKey, Record, Verdict};
 pub use filter::{Demand, Known, Miss, eligible};
 pub use job::{Attempt, AttemptState, Job, Task};
 pub use renter::{LeaseAccountView, Plan, PlannedOffer, Renter, RenterLeaseState, WorkError, work};

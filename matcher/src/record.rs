@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use souk_protocol::{
-    Accepted, AttemptEnd, AttemptId, Award, Close, Credits, Discharge, Hash, JobId, JobSpec, LeaseEnd, LeaseId, Millis, NodeId,
-    Party, Receipt, Signed, TaskResult, Timestamp, Voucher,
+    Accepted, AttemptEnd, AttemptId, Award, Close, Credits, Discharge, Hash, JobId, JobSpec, LeaseEnd, LeaseId, Millis,
+    NodeId, Party, Receipt, Signed, TaskResult, Timestamp, Voucher,
     codec::{self, CodecError},
 };
 
@@ -16,7 +16,6 @@ pub const MAX_RECORD: usize = 5 * 1024 * 1024;
 
 /// A durable fact. Variants are append-only; bytes from disk come back through [`Record::decode`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "records are written and dropped one at a time")]
 pub enum Record {
     /// Renter: a job was submitted.
     Job {
@@ -167,14 +166,12 @@ impl Record {
     pub fn once(&self, me: &NodeId) -> Vec<OnceKey> {
         let key = |kind: u8, key: Vec<u8>, digest: Hash| OnceKey { kind, key, digest };
         match self {
-            Self::Lease { award, .. } if award.signer() == *me => lease_of(award)
-                .map(|lease| key(1, lease, award.hash()))
-                .into_iter()
-                .collect(),
-            Self::Accepted { award, accepted } if accepted.signer() == *me => lease_of(award)
-                .map(|lease| key(2, lease, accepted.hash()))
-                .into_iter()
-                .collect(),
+            Self::Lease { award, .. } if award.signer() == *me => {
+                lease_of(award).map(|lease| key(1, lease, award.hash())).into_iter().collect()
+            }
+            Self::Accepted { award, accepted } if accepted.signer() == *me => {
+                lease_of(award).map(|lease| key(2, lease, accepted.hash())).into_iter().collect()
+            }
             Self::Delivered { result } if result.signer() == *me => {
                 attempt_of(result).map(|attempt| key(3, attempt, result.hash())).into_iter().collect()
             }

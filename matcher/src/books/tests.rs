@@ -247,7 +247,7 @@ fn a_voucher_of_a_strange_signer_or_for_another_lease_is_not_in_the_books() {
     let mut pair = Pair::new(2, 1);
     let (settled, _) = pair.settled(0, 700);
     let mut books = pair.books();
-    apply(&mut books, &[settled.clone()]);
+    apply(&mut books, std::slice::from_ref(&settled));
     assert_eq!(books.totals(), Totals::default());
     let Record::Settled { attempt, run, voucher: Some(voucher) } = settled else { unreachable!() };
     let forged = Signed::sign(&voucher.peek().unwrap(), &TestKeys::new(8)).unwrap().into_signed();

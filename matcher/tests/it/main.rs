@@ -5,6 +5,7 @@
 mod market;
 
 use market::{Market, policy, spec};
+use proptest::prelude::*;
 use souk_matcher::{JobState, TaskState};
 use souk_protocol::{JobId, LeaseEnd, Mode, Party};
 
@@ -218,6 +219,46 @@ fn a_cancelled_job_stops_and_settles() {
     assert_eq!(receipt.billed.len(), 2);
     assert!(receipt.run.0 > 9_000 && receipt.run.0 < 11_000, "{}", receipt.run.0);
     market.check(true);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever dies when, and whatever is lost: the job ends, no task is paid twice, no slot is sold twice, the books
+    /// never contradict each other, and everything is given back in the end.
+    #[test]
+    fn crashes_and_losses_at_random_moments_do_no_harm(
+        faults in proptest::collection::vec((0..3usize, 1..4_000u64, 1..3_000u64), 0..5),
+        (lossy, dice) in (0..25u64, any::<u64>()),
+        (tasks, run, auction) in (1..8usize, 20..3_000u64, any::<bool>()),
+    ) {
+        let mut market = Market::new(vec![policy(2, 360_000), policy(2, 400_000)]);
+        (market.lossy, market.dice, market.run) = (lossy, dice, run);
+        let mut spec = spec(tasks, if auction { Mode::Auction } else { Mode::Auto });
+        spec.retry.attempts = 20;
+        let job = market.submit(spec);
+        market.until(market.now + 3); // the job is durable
+        for (node, after, down) in faults {
+            market.until(market.now + after);
+            market.crash(node);
+            market.until(market.now + down);
+            market.restart(node);
+        }
+        market.lossy = 0;
+        prop_assert_eq!(market.until_done(job, 2_000_000), JobState::Succeeded);
+        all_done(&market, job);
+        market.until(market.now + 2 * 3_700_000);
+        market.check(false);
+        for node in &market.nodes[1..] {
+            let open = node.trader.provider.leases(market.now.into_millis(), 15_000.into_millis());
+            prop_assert_eq!(open, vec![]);
+            prop_assert_eq!(node.trader.provider.capacity().used, souk_protocol::Capacity::default());
+        }
+        let spent = market.nodes[0].trader.books.totals().spent;
+        let earned: u64 = market.nodes[1..].iter().map(|node| node.trader.books.totals().earned.0).sum();
+        prop_assert_eq!(spent.0, earned);
+        prop_assert_eq!(market.nodes[0].trader.renter.job(&job).unwrap().cost(), spent);
+    }
 }
 
 /// Milliseconds, for short.

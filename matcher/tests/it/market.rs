@@ -50,42 +50,42 @@ enum Due {
 }
 
 /// A node and what it has on disk and in hand.
-pub struct Node {
-    pub trader: Trader,
+pub(crate) struct Node {
+    pub(crate) trader: Trader,
     keys: Arc<dyn Keys>,
     policy: Option<Policy>,
     boot: u64,
-    pub up: bool,
+    pub(crate) up: bool,
     /// What a crash leaves.
-    pub journal: Vec<Record>,
+    pub(crate) journal: Vec<Record>,
     /// Attempts the executor has, with their start.
     executing: BTreeMap<AttemptId, u64>,
-    pub receipts: Vec<(Party, Receipt)>,
-    pub states: BTreeMap<JobId, JobState>,
+    pub(crate) receipts: Vec<(Party, Receipt)>,
+    pub(crate) states: BTreeMap<JobId, JobState>,
     /// Blames, which no honest node earns.
-    pub blames: Vec<String>,
+    pub(crate) blames: Vec<String>,
     offer: Option<Verified<Offer>>,
 }
 
 /// All nodes and the time.
-pub struct Market {
-    pub nodes: Vec<Node>,
-    pub now: u64,
+pub(crate) struct Market {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) now: u64,
     /// How long each task runs.
-    pub run: u64,
+    pub(crate) run: u64,
     due: BTreeMap<(u64, u64), Due>,
     count: u64,
     /// Share of messages that are lost, in percent.
-    pub lossy: u64,
+    pub(crate) lossy: u64,
     /// Seed and state of the losses.
-    pub dice: u64,
+    pub(crate) dice: u64,
     /// Who executed what: a task and replica may run twice, but is paid once.
-    pub executed: Vec<AttemptId>,
+    pub(crate) executed: Vec<AttemptId>,
     /// Leases whose results the provider may drop.
-    pub forgotten: BTreeSet<LeaseId>,
+    pub(crate) forgotten: BTreeSet<LeaseId>,
 }
 
-pub fn policy(cores: u64, ask: u64) -> Policy {
+pub(crate) fn policy(cores: u64, ask: u64) -> Policy {
     Policy {
         name: Text::clipped("stall"),
         region: Text::clipped("DE"),
@@ -104,7 +104,7 @@ pub fn policy(cores: u64, ask: u64) -> Policy {
     }
 }
 
-pub fn spec(tasks: usize, mode: Mode) -> JobSpec {
+pub(crate) fn spec(tasks: usize, mode: Mode) -> JobSpec {
     JobSpec {
         name: Text::clipped("job"),
         labels: BTreeMap::new(),
@@ -153,7 +153,7 @@ pub fn spec(tasks: usize, mode: Mode) -> JobSpec {
 
 impl Market {
     /// Node 0 rents; the others sell by these policies.
-    pub fn new(policies: Vec<Policy>) -> Self {
+    pub(crate) fn new(policies: Vec<Policy>) -> Self {
         let mut market = Self {
             nodes: Vec::new(),
             now: 0,
@@ -212,7 +212,7 @@ impl Market {
         }
     }
 
-    pub fn submit(&mut self, spec: JobSpec) -> JobId {
+    pub(crate) fn submit(&mut self, spec: JobSpec) -> JobId {
         let renter = self.nodes[0].trader.id();
         let job = JobId::new(&renter, &spec.hash().unwrap(), &[7; 16]);
         self.handle(0, Event::Submit { job, spec: Arc::new(spec) });
@@ -220,7 +220,7 @@ impl Market {
     }
 
     /// A process dies: what was on its way to or from it is lost, and what was not durable.
-    pub fn crash(&mut self, index: usize) {
+    pub(crate) fn crash(&mut self, index: usize) {
         self.nodes[index].up = false;
         self.nodes[index].executing.clear();
         let gone = |due: &Due| match due {
@@ -237,7 +237,7 @@ impl Market {
     }
 
     /// It comes back with what its disk says.
-    pub fn restart(&mut self, index: usize) {
+    pub(crate) fn restart(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         node.boot += 1;
         node.up = true;
@@ -253,7 +253,7 @@ impl Market {
         self.due.insert((self.now + after, self.count), due);
     }
 
-    pub fn handle(&mut self, index: usize, event: Event) {
+    pub(crate) fn handle(&mut self, index: usize, event: Event) {
         let now = Now { wall: Timestamp(WALL + self.now), mono: Millis(self.now) };
         let out = self.nodes[index].trader.handle(event, now);
         for output in out {
@@ -363,7 +363,7 @@ impl Market {
         true
     }
 
-    pub fn until(&mut self, end: u64) {
+    pub(crate) fn until(&mut self, end: u64) {
         let mut steps = 0;
         while self.step(end) {
             steps += 1;
@@ -373,7 +373,7 @@ impl Market {
     }
 
     /// Runs until the job has ended; when it has.
-    pub fn until_done(&mut self, job: JobId, limit: u64) -> JobState {
+    pub(crate) fn until_done(&mut self, job: JobId, limit: u64) -> JobState {
         let mut steps = 0;
         loop {
             if let Some(state) = self.state(job).filter(|state| state.is_final()) {
@@ -384,7 +384,7 @@ impl Market {
         }
     }
 
-    pub fn state(&self, job: JobId) -> Option<JobState> {
+    pub(crate) fn state(&self, job: JobId) -> Option<JobState> {
         self.nodes[0].trader.renter.job(&job).map(souk_matcher::Job::state)
     }
 
@@ -393,7 +393,7 @@ impl Market {
     }
 
     /// What must hold of all books and journals; `quiet` if nothing is under way and nobody crashed.
-    pub fn check(&self, quiet: bool) {
+    pub(crate) fn check(&self, quiet: bool) {
         let renter = &self.nodes[0];
         for node in &self.nodes {
             assert_eq!(invariant::vouchers_monotone(&node.journal), Ok(()));

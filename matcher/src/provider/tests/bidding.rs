@@ -59,7 +59,8 @@ fn an_announcement_is_answered_with_a_price_that_holds_nothing() {
 
 #[test]
 fn an_award_that_is_not_what_was_bid_for_is_declined() {
-    let changes: [(fn(&mut Award), DeclineCode); 5] = [
+    type Change = fn(&mut Award);
+    let changes: [(Change, DeclineCode); 5] = [
         (|award| award.rate = Rate(1), DeclineCode::Unknown),
         (|award| award.slots = 5, DeclineCode::Unknown),
         (|award| award.requirement.memory = Bytes(5), DeclineCode::Unknown),
