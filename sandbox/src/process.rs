@@ -6,7 +6,7 @@ use std::{
         unix::process::{CommandExt, ExitStatusExt},
     },
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc, OnceLock,
         mpsc::{Sender, channel},
@@ -40,6 +40,16 @@ pub(crate) enum Death {
     Signal(i32),
     /// The kernel did not tell.
     Unknown,
+}
+
+impl Death {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Death::Code(code),
+            (None, Some(signal)) => Death::Signal(signal),
+            (None, None) => Death::Unknown,
+        }
+    }
 }
 
 impl std::fmt::Display for Death {
@@ -289,17 +299,21 @@ impl Process {
     pub(crate) async fn death(&mut self) -> Death {
         // A dying process closes its files some time before its parent can wait for it; killed meanwhile, it
         // would seem to have died of that.
-        const LINGER: Duration = Duration::from_secs(2);
-        let Some(child) = self.child.take() else {
-            return Death::Unknown;
-        };
-        let (tell, mut told) = oneshot::channel();
-        bury_later(child, Some(tell));
-        if let Ok(death) = timeout(LINGER, &mut told).await {
-            return death.unwrap_or(Death::Unknown);
+        const LINGER_MS: u32 = 2_000;
+        for _ in 0..LINGER_MS {
+            let Some(child) = &mut self.child else {
+                return Death::Unknown;
+            };
+            match child.try_wait() {
+                Ok(None) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Ok(Some(status)) => {
+                    self.child = None;
+                    return Death::of(status);
+                }
+                Err(_) => break,
+            }
         }
-        kill(&self.handle);
-        told.await.unwrap_or(Death::Unknown)
+        self.die().await
     }
 }
 
@@ -358,14 +372,9 @@ type Grave = (Child, Option<oneshot::Sender<Death>>);
 
 /// Kills a child now; a thread of its own waits for it.
 fn reap(mut child: Child, tell: Option<oneshot::Sender<Death>>) {
+    static REAPER: OnceLock<Sender<Grave>> = OnceLock::new();
     // It fails only for a child that has been waited for, and none of those come here.
     let _ = child.kill();
-    bury_later(child, tell);
-}
-
-/// Waits for a child's death on a thread of its own.
-fn bury_later(child: Child, tell: Option<oneshot::Sender<Death>>) {
-    static REAPER: OnceLock<Sender<Grave>> = OnceLock::new();
     let reaper = REAPER.get_or_init(|| {
         let (send, receive) = channel::<Grave>();
         let _ = std::thread::Builder::new()
@@ -384,14 +393,7 @@ fn bury_later(child: Child, tell: Option<oneshot::Sender<Death>>) {
 }
 
 fn bury(mut child: Child, tell: Option<oneshot::Sender<Death>>) {
-    let death = match child.wait() {
-        Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => Death::Code(code),
-            (None, Some(signal)) => Death::Signal(signal),
-            (None, None) => Death::Unknown,
-        },
-        Err(_) => Death::Unknown,
-    };
+    let death = child.wait().map_or(Death::Unknown, Death::of);
     if let Some(tell) = tell {
         // Whoever asked may have gone.
         let _ = tell.send(death);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use souk_sandbox::{End, InputFault, Limits, ModuleError, Task};
+use souk_sandbox::{End, InputFault, Limits, ModuleError, Output, Task};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -141,7 +141,7 @@ async fn a_cancel_kills_a_loop_within_a_second() {
         let mut runner = bench.take(&module, &short()).await;
         let handle = runner.kill_handle();
         let task = bench.task();
-        let (sink, mut output) = mpsc::channel(4);
+        let (sink, mut output) = mpsc::channel::<Output>(4);
         let cancel = async {
             // The loop has begun when its output is here.
             assert_eq!(&output.recv().await.unwrap().bytes[..], b"go\n");
@@ -176,7 +176,7 @@ async fn a_stop_lets_a_task_finish_within_its_grace_and_not_beyond() {
         let mut runner = bench.take(&module, &limits).await;
         let handle = runner.kill_handle();
         let task = bench.task();
-        let (sink, mut output) = mpsc::channel(4);
+        let (sink, mut output) = mpsc::channel::<Output>(4);
         let stop = async {
             output.recv().await.unwrap();
             handle.stop();

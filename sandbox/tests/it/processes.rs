@@ -91,7 +91,7 @@ async fn a_run_whose_caller_goes_away_leaves_a_runner_that_takes_no_task() {
     let wasm = bare("(func (export \"_start\") (loop (br 0)))");
     let module = bench.compile(&wasm).await.unwrap();
     let mut runner = bench.take(&module, &short()).await;
-    let (sink, _output) = tokio::sync::mpsc::channel(1);
+    let (sink, _output) = tokio::sync::mpsc::channel::<souk_sandbox::Output>(1);
     let task = bench.task();
     let limits = short();
     let run = runner.run(&task, &limits, sink);
@@ -114,7 +114,7 @@ async fn a_runner_that_somebody_else_kills_is_a_fault_of_ours() {
     let pid = runner.pid();
     let task = bench.task();
     let limits = short();
-    let (sink, mut output) = tokio::sync::mpsc::channel(1);
+    let (sink, mut output) = tokio::sync::mpsc::channel::<souk_sandbox::Output>(1);
     let kill = async {
         output.recv().await.unwrap();
         let killed = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
