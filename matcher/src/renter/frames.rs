@@ -291,7 +291,8 @@ impl Renter {
 
     /// Gives up all attempts of a lease whose result has not come.
     pub(super) fn lose_all(&mut self, id: &LeaseId, text: &str, cx: &mut Context<'_>) {
-        let Some(lease) = self.leases.get(id) else { return };
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        lease.tainted = true; // what is queued again must not go to it again
         let job = lease.job();
         let left: Vec<_> = lease.open.keys().copied().collect();
         for attempt in left {
