@@ -10,7 +10,7 @@ use std::{
 
 use souk_matcher::{JobState, Record, Verdict};
 use souk_protocol::{
-    AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseId, Message, Millis, NodeId, Party, Rate, Receipt,
+    AttemptEnd, AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseId, Message, Millis, NodeId, Party, Rate, Receipt,
     Signed, TaskResult, Voucher, codec,
 };
 
@@ -54,7 +54,8 @@ struct JobFacts {
     leases: BTreeSet<LeaseId>,
     done: BTreeMap<(u32, u16), AttemptId>,
     paid: BTreeMap<(u32, u16), AttemptId>,
-    attempts: BTreeMap<(u32, u16), usize>,
+    /// Attempts that count: what a provider sent back unstarted does not.
+    attempts: BTreeMap<(u32, u16), BTreeSet<AttemptId>>,
 }
 
 #[derive(Debug)]
@@ -283,9 +284,9 @@ impl Ledger {
     fn attempt(&mut self, at: Micros, job: JobId, attempt: AttemptId) {
         self.attempts.entry(attempt).or_default().journaled = true;
         let Some(facts) = self.jobs.get_mut(&job) else { return };
-        let count = facts.attempts.entry((attempt.task, attempt.replica)).or_default();
-        *count += 1;
-        let outcome = invariant::attempts_bounded(&attempt, *count, facts.spec.retry.attempts);
+        let counted = facts.attempts.entry((attempt.task, attempt.replica)).or_default();
+        counted.insert(attempt);
+        let outcome = invariant::attempts_bounded(&attempt, counted.len(), facts.spec.retry.attempts);
         self.check(at, outcome);
     }
 
@@ -307,6 +308,9 @@ impl Ledger {
         let (has_outputs, held, ran) = (facts.has_outputs, facts.held, facts.ran);
         let Some(job_facts) = self.jobs.get_mut(&job) else { return };
         let key = (attempt.task, attempt.replica);
+        if result.end == AttemptEnd::Preempted && result.run == Millis(0) {
+            job_facts.attempts.entry(key).or_default().remove(&attempt);
+        }
         // What a job that is over has no use for is paid for and not brought home.
         let wanted = job_facts.ended.is_none();
         if verdict == Verdict::Done {
