@@ -45,10 +45,7 @@ pub(crate) fn cache_key(module: &[u8; 32], engine: &str, deterministic: bool) ->
 
 impl Cache {
     pub(crate) fn new(folder: PathBuf, secret: &[u8; 32]) -> Self {
-        Cache {
-            folder,
-            key: blake3::derive_key("souk 2026-11 compiled module cache MAC", secret),
-        }
+        Cache { folder, key: blake3::derive_key("souk 2026-11 compiled module cache MAC", secret) }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -82,10 +79,7 @@ impl Cache {
         let rest = body.strip_prefix(MAGIC)?;
         let (length, rest) = rest.split_first_chunk::<4>()?;
         let (facts, artifact) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        Some(Entry {
-            facts: serde_json::from_slice(facts).ok()?,
-            artifact: artifact.to_vec(),
-        })
+        Some(Entry { facts: serde_json::from_slice(facts).ok()?, artifact: artifact.to_vec() })
     }
 
     /// Keeps an entry. A cache that cannot be written is no reason to refuse work.
@@ -112,18 +106,11 @@ impl Cache {
         std::fs::create_dir_all(&self.folder)?;
         let path = self.path(key);
         let part = path.with_extension(format!("{}.part", std::process::id()));
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&part)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
         // No sync: a file cut short by a crash fails its check and is made again.
-        file.write_all(&body)
-            .and_then(|()| std::fs::rename(&part, &path))
-            .inspect_err(|_| {
-                let _ = std::fs::remove_file(&part);
-            })
+        file.write_all(&body).and_then(|()| std::fs::rename(&part, &path)).inspect_err(|_| {
+            let _ = std::fs::remove_file(&part);
+        })
     }
 
     fn mac(&self, key: &[u8; 32], body: &[u8]) -> blake3::Hash {
@@ -176,15 +163,9 @@ mod tests {
     use super::*;
 
     fn entry() -> Entry {
-        let mut facts = Facts {
-            memory_bytes: 65_536,
-            ..Facts::default()
-        };
+        let mut facts = Facts { memory_bytes: 65_536, ..Facts::default() };
         facts.functions.insert("_start".into(), "() -> ()".into());
-        Entry {
-            facts,
-            artifact: b"machine code".to_vec(),
-        }
+        Entry { facts, artifact: b"machine code".to_vec() }
     }
 
     #[test]

@@ -50,12 +50,7 @@ impl std::fmt::Debug for Inner {
 
 impl Compiled {
     fn new(hash: [u8; 32], deterministic: bool, entry: Entry) -> Self {
-        Compiled(Arc::new(Inner {
-            hash,
-            deterministic,
-            facts: entry.facts,
-            artifact: entry.artifact,
-        }))
+        Compiled(Arc::new(Inner { hash, deterministic, facts: entry.facts, artifact: entry.artifact }))
     }
 
     /// The BLAKE3 of the module's source.
@@ -87,7 +82,7 @@ impl Compiled {
 }
 
 impl Pool {
-    /// Compiles a module, or finds it compiled. One module is compiled at a time; each in a process of its own
+    /// Compiles a module, or finds it compiled. Each is compiled once, in a process of its own
     /// that can touch no file and has bounded memory, CPU and wall time.
     ///
     /// Cancel safe: a compiler whose caller is gone is killed.
@@ -106,8 +101,9 @@ impl Pool {
         if let Some(compiled) = self.known(&key) {
             return Ok(compiled);
         }
-        // One at a time, and whoever waited looks again.
-        let _turn = self.compiling().lock().await;
+        // Each module once, and whoever waited for it looks again.
+        let flight = self.flight(&key);
+        let _turn = flight.lock().await;
         if let Some(compiled) = self.known(&key) {
             return Ok(compiled);
         }
@@ -119,11 +115,7 @@ impl Pool {
                 let bytes = read(source).await?;
                 let found = blake3::hash(&bytes);
                 if found.as_bytes() != hash {
-                    return Err(ModuleError::Hash {
-                        expected: hex(hash),
-                        found: hex(found.as_bytes()),
-                    }
-                    .into());
+                    return Err(ModuleError::Hash { expected: hex(hash), found: hex(found.as_bytes()) }.into());
                 }
                 let entry = self.compile_new(&bytes, hash, deterministic).await?;
                 let cache = self.cache().clone();
@@ -139,12 +131,11 @@ impl Pool {
         Ok(compiled)
     }
 
-    async fn compile_new(
-        &self,
-        bytes: &[u8],
-        hash: &[u8; 32],
-        deterministic: bool,
-    ) -> Result<Entry, CompileError> {
+    async fn compile_new(&self, bytes: &[u8], hash: &[u8; 32], deterministic: bool) -> Result<Entry, CompileError> {
+        let _permit = self.compilers().acquire().await.map_err(|error| {
+            // The semaphore is never closed while its pool lives.
+            SandboxError::Child { role: "compiler", doing: DOING, reason: error.to_string() }
+        })?;
         let mut process = self.child(Role::Compiler).await?;
         let order = Confine {
             root: PathBuf::new(),
@@ -181,9 +172,7 @@ async fn receive(process: &mut Process) -> Result<Entry, CompileError> {
     let mut artifact = Vec::with_capacity(length);
     while artifact.len() < length {
         match process.next().await {
-            Ok(frame)
-                if frame.kind == Kind::Chunk && frame.body.len() <= length - artifact.len() =>
-            {
+            Ok(frame) if frame.kind == Kind::Chunk && frame.body.len() <= length - artifact.len() => {
                 artifact.extend_from_slice(&frame.body);
             }
             Ok(frame) => {
@@ -203,9 +192,7 @@ async fn died(process: &mut Process) -> CompileError {
         Death::Signal(libc::SIGXCPU) => limit(format!("{COMPILE_CPU_SECONDS} s of CPU")).into(),
         // RLIMIT_CPU's hard limit kills; nobody else does.
         Death::Signal(libc::SIGKILL) => limit(format!("{COMPILE_CPU_SECONDS} s of CPU")).into(),
-        Death::Signal(libc::SIGABRT) => {
-            limit(format!("{COMPILE_MEMORY_BYTES} bytes of memory")).into()
-        }
+        Death::Signal(libc::SIGABRT) => limit(format!("{COMPILE_MEMORY_BYTES} bytes of memory")).into(),
         Death::Signal(libc::SIGSEGV) => limit("the compiler's stack".to_owned()).into(),
         death => process.fault(DOING, death.to_string()).into(),
     }
@@ -220,10 +207,7 @@ async fn read(source: &ModuleSource) -> Result<Arc<[u8]>, CompileError> {
         ModuleSource::Bytes(bytes) => return bounded(bytes.len() as u64).map(|()| Arc::clone(bytes)),
         ModuleSource::Path(path) => path,
     };
-    let unreadable = |error: std::io::Error| SandboxError::Folder {
-        path: path.clone(),
-        reason: error.to_string(),
-    };
+    let unreadable = |error: std::io::Error| SandboxError::Folder { path: path.clone(), reason: error.to_string() };
     let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
     bounded(file.metadata().await.map_err(unreadable)?.len())?;
     let mut bytes = Vec::new();
@@ -236,25 +220,17 @@ async fn read(source: &ModuleSource) -> Result<Arc<[u8]>, CompileError> {
 
 fn bounded(bytes: u64) -> Result<(), CompileError> {
     if bytes > MAX_MODULE_BYTES {
-        return Err(ModuleError::TooLarge {
-            bytes,
-            limit: MAX_MODULE_BYTES,
-        }
-        .into());
+        return Err(ModuleError::TooLarge { bytes, limit: MAX_MODULE_BYTES }.into());
     }
     Ok(())
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, SandboxError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| SandboxError::Child {
-            role: "compiler",
-            doing: "reading the cache",
-            reason: error.to_string(),
-        })
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, SandboxError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| SandboxError::Child {
+        role: "compiler",
+        doing: "reading the cache",
+        reason: error.to_string(),
+    })
 }
 
 fn hex(hash: &[u8; 32]) -> String {

@@ -40,11 +40,7 @@ pub struct Confinement {
 ///
 /// # Errors
 /// [`SandboxError::Confinement`] names the step that this machine does not offer.
-pub async fn self_test(
-    program: &Path,
-    args: &[String],
-    scratch: &Path,
-) -> Result<Confinement, SandboxError> {
+pub async fn self_test(program: &Path, args: &[String], scratch: &Path) -> Result<Confinement, SandboxError> {
     test(program, args, scratch, true).await
 }
 

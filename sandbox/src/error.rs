@@ -19,9 +19,7 @@ pub enum SandboxError {
         remedy: String,
     },
     /// An attempt's name cannot be a folder's name.
-    #[error(
-        "attempt name {name:?} is not 1 to 64 letters, digits, '-', '_' or '.' without a leading dot"
-    )]
+    #[error("attempt name {name:?} is not 1 to 64 letters, digits, '-', '_' or '.' without a leading dot")]
     AttemptName {
         /// The name as given.
         name: String,
@@ -178,11 +176,7 @@ pub enum ModuleError {
 }
 
 fn list(names: &[String]) -> String {
-    if names.is_empty() {
-        "none".to_owned()
-    } else {
-        names.join(", ")
-    }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Compiling failed, by the module's fault or by ours.

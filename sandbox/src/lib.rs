@@ -66,8 +66,8 @@ pub use compile::{Compiled, ModuleSource};
 pub use confinement::{Confinement, self_test};
 pub use error::{CompileError, ModuleError, SandboxError};
 pub use limits::{
-    AttemptName, Folders, Limits, MAX_ARGUMENT_BYTES, MAX_FUNCTION_BYTES, MAX_FUNCTIONS,
-    MAX_MEMORY_BYTES, MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS,
+    AttemptName, Folders, Limits, MAX_ARGUMENT_BYTES, MAX_FUNCTION_BYTES, MAX_FUNCTIONS, MAX_MEMORY_BYTES,
+    MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS,
 };
 pub use pool::{Pool, PoolConfig};
 pub use runner::{KillHandle, Runner};

@@ -71,22 +71,12 @@ impl Limits {
     /// # Errors
     /// [`SandboxError::Limit`] names the first field that is out of range.
     pub fn check(&self) -> Result<(), SandboxError> {
-        let refuse = |field, value, remedy: &str| {
-            Err(SandboxError::Limit {
-                field,
-                value,
-                remedy: remedy.to_owned(),
-            })
-        };
+        let refuse = |field, value, remedy: &str| Err(SandboxError::Limit { field, value, remedy: remedy.to_owned() });
         if self.memory_bytes == 0 {
             return refuse("memory_bytes", 0, "give the guest at least one page, 65536");
         }
         if self.memory_bytes > MAX_MEMORY_BYTES {
-            return refuse(
-                "memory_bytes",
-                self.memory_bytes,
-                "wasm has at most 4 GiB (4294967296)",
-            );
+            return refuse("memory_bytes", self.memory_bytes, "wasm has at most 4 GiB (4294967296)");
         }
         if self.wall_ms == 0 {
             return refuse("wall_ms", 0, "give the run at least one millisecond");
@@ -163,11 +153,7 @@ impl Folders {
     /// # Errors
     /// [`SandboxError::Folder`] when a folder cannot be made.
     pub fn prepare(&self, attempt: &AttemptName) -> Result<(), SandboxError> {
-        for path in [
-            self.input(attempt),
-            self.output(attempt),
-            self.checkpoint(attempt),
-        ] {
+        for path in [self.input(attempt), self.output(attempt), self.checkpoint(attempt)] {
             make_dir(&path)?;
         }
         Ok(())
@@ -175,10 +161,8 @@ impl Folders {
 }
 
 fn make_dir(path: &Path) -> Result<(), SandboxError> {
-    std::fs::create_dir_all(path).map_err(|error| SandboxError::Folder {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
+    std::fs::create_dir_all(path)
+        .map_err(|error| SandboxError::Folder { path: path.to_owned(), reason: error.to_string() })
 }
 
 /// The name of an attempt's folders: 1 to 64 of letters, digits, `-`, `_`, `.`, not starting with a dot, so that
@@ -196,9 +180,7 @@ impl AttemptName {
     /// [`SandboxError::AttemptName`] when it has a character or length that is not allowed.
     pub fn new(name: impl Into<String>) -> Result<Self, SandboxError> {
         let name = name.into();
-        let plain = name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         if name.is_empty() || name.len() > Self::MAX_LEN || name.starts_with('.') || !plain {
             return Err(SandboxError::AttemptName { name });
         }
@@ -230,8 +212,7 @@ mod tests {
         let refused = |limits: Limits| limits.check().unwrap_err().to_string();
         assert_eq!(Limits::default().check(), Ok(()));
         assert!(
-            refused(Limits { memory_bytes: 800 << 30, ..Limits::default() })
-                .contains("memory_bytes is 858993459200")
+            refused(Limits { memory_bytes: 800 << 30, ..Limits::default() }).contains("memory_bytes is 858993459200")
         );
         assert!(refused(Limits { memory_bytes: 0, ..Limits::default() }).contains("memory_bytes"));
         assert!(refused(Limits { wall_ms: 0, ..Limits::default() }).contains("wall_ms"));

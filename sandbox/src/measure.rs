@@ -17,10 +17,7 @@ pub(crate) struct Usage {
 /// Adds up `folders`, but stops once either limit is passed.
 pub(crate) async fn measure(folders: &[PathBuf], max_bytes: u64, max_files: u32) -> Usage {
     let mut usage = Usage::default();
-    let inline = Limit {
-        bytes: max_bytes,
-        files: max_files.min(INLINE_ENTRIES),
-    };
+    let inline = Limit { bytes: max_bytes, files: max_files.min(INLINE_ENTRIES) };
     for folder in folders {
         add(folder, inline, 0, &mut usage);
     }
@@ -28,10 +25,7 @@ pub(crate) async fn measure(folders: &[PathBuf], max_bytes: u64, max_files: u32)
         return usage;
     }
     let folders = folders.to_owned();
-    let whole = Limit {
-        bytes: max_bytes,
-        files: max_files,
-    };
+    let whole = Limit { bytes: max_bytes, files: max_files };
     let counted = tokio::task::spawn_blocking(move || {
         let mut usage = Usage::default();
         for folder in &folders {

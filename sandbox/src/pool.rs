@@ -1,12 +1,15 @@
 //! Runners started ahead, so that a lease waits for no process to start.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::{AtomicUsize, Ordering}},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use tokio::sync::{Mutex as AsyncMutex, OnceCell};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
 
 use crate::{
     cache::Cache,
@@ -20,6 +23,9 @@ use crate::{
 };
 
 const ARMING: &str = "taking up a lease";
+/// Compilers at work at once: two, so that one stranger's large module does not keep all others waiting, and no
+/// more, because each may take 1.5 GB and a core.
+const COMPILERS: usize = 2;
 /// Compiled modules kept in memory beside those that runners hold: those of the last leases.
 const REMEMBERED_MODULES: usize = 8;
 /// And not more than this of machine code.
@@ -69,7 +75,9 @@ struct Inner {
     starting: AtomicUsize,
     confinement: OnceCell<Confinement>,
     engine: OnceCell<String>,
-    compiling: AsyncMutex<()>,
+    compilers: Semaphore,
+    /// One lock for each module that is being compiled, so that it is compiled once.
+    flights: Mutex<HashMap<[u8; 32], Weak<AsyncMutex<()>>>>,
     /// The same reasoning as for `idle`.
     modules: Mutex<VecDeque<([u8; 32], Compiled)>>,
 }
@@ -95,7 +103,8 @@ impl Pool {
             starting: AtomicUsize::new(0),
             confinement: OnceCell::new(),
             engine: OnceCell::new(),
-            compiling: AsyncMutex::new(()),
+            compilers: Semaphore::new(COMPILERS),
+            flights: Mutex::new(HashMap::new()),
             modules: Mutex::new(VecDeque::new()),
         }))
     }
@@ -124,13 +133,7 @@ impl Pool {
             .confinement
             .get_or_try_init(|| async {
                 let scratch = self.0.cache.folder();
-                confinement::test(
-                    &config.program,
-                    &config.args,
-                    scratch,
-                    self.0.try_namespaces,
-                )
-                .await
+                confinement::test(&config.program, &config.args, scratch, self.0.try_namespaces).await
             })
             .await
     }
@@ -148,18 +151,10 @@ impl Pool {
     /// # Errors
     /// [`SandboxError`] when the limits make no sense, the module is compiled for another mode, or no runner can
     /// be started and confined. Nothing is ever run in a lesser confinement.
-    pub async fn take(
-        &self,
-        folders: &Folders,
-        module: &Compiled,
-        ceiling: &Limits,
-    ) -> Result<Runner, SandboxError> {
+    pub async fn take(&self, folders: &Folders, module: &Compiled, ceiling: &Limits) -> Result<Runner, SandboxError> {
         ceiling.check()?;
         if module.deterministic() != ceiling.deterministic {
-            return Err(SandboxError::Mode {
-                compiled: module.deterministic(),
-                asked: ceiling.deterministic,
-            });
+            return Err(SandboxError::Mode { compiled: module.deterministic(), asked: ceiling.deterministic });
         }
         // Whatever happened to an idle one in the meantime does not count; a fresh one's failure does.
         while let Some(process) = self.next_idle() {
@@ -177,8 +172,7 @@ impl Pool {
     pub(crate) async fn child(&self, role: Role) -> Result<Process, SandboxError> {
         let namespaces = self.confinement().await?.user_namespace;
         let config = &self.0.config;
-        let (process, hello) =
-            Process::start(&config.program, &config.args, role, namespaces).await?;
+        let (process, hello) = Process::start(&config.program, &config.args, role, namespaces).await?;
         // The same program on the same machine always says the same.
         let _ = self.0.engine.set(hello.engine);
         Ok(process)
@@ -203,17 +197,27 @@ impl Pool {
         &self.0.cache
     }
 
-    pub(crate) fn compiling(&self) -> &AsyncMutex<()> {
-        &self.0.compiling
+    /// The right to start a compiler.
+    pub(crate) fn compilers(&self) -> &Semaphore {
+        &self.0.compilers
+    }
+
+    /// The lock of whoever compiles this module.
+    pub(crate) fn flight(&self, key: &[u8; 32]) -> Arc<AsyncMutex<()>> {
+        let mut flights = self.0.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        flights.retain(|_, flight| flight.strong_count() > 0);
+        if let Some(flight) = flights.get(key).and_then(Weak::upgrade) {
+            return flight;
+        }
+        let flight = Arc::new(AsyncMutex::new(()));
+        flights.insert(*key, Arc::downgrade(&flight));
+        flight
     }
 
     /// A compiled module from memory.
     pub(crate) fn known(&self, key: &[u8; 32]) -> Option<Compiled> {
         let modules = self.0.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        modules
-            .iter()
-            .find(|(found, _)| found == key)
-            .map(|(_, compiled)| compiled.clone())
+        modules.iter().find(|(found, _)| found == key).map(|(_, compiled)| compiled.clone())
     }
 
     /// Keeps a compiled module in memory; the oldest go.
@@ -223,9 +227,7 @@ impl Pool {
         let bytes = |modules: &VecDeque<([u8; 32], Compiled)>| -> usize {
             modules.iter().map(|(_, module)| module.artifact().len()).sum()
         };
-        while modules.len() > 1
-            && (modules.len() > REMEMBERED_MODULES || bytes(&modules) > REMEMBERED_BYTES)
-        {
+        while modules.len() > 1 && (modules.len() > REMEMBERED_MODULES || bytes(&modules) > REMEMBERED_BYTES) {
             modules.pop_front();
         }
     }

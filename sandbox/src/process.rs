@@ -97,17 +97,10 @@ impl Process {
         role: Role,
         namespaces: bool,
     ) -> Result<(Process, wire::Hello), SandboxError> {
-        let failed = |reason: String| SandboxError::Spawn {
-            program: program.to_owned(),
-            reason,
-        };
+        let failed = |reason: String| SandboxError::Spawn { program: program.to_owned(), reason };
         let (reply, answer) = oneshot::channel();
         spawner()
-            .send(Spawn {
-                program: program.to_owned(),
-                args: args.to_owned(),
-                reply,
-            })
+            .send(Spawn { program: program.to_owned(), args: args.to_owned(), reply })
             .map_err(|_| failed("the starting thread is gone".to_owned()))?;
         let child = answer
             .await
@@ -117,13 +110,8 @@ impl Process {
             Role::Compiler => "compiler",
             Role::Runner | Role::Probe => "runner",
         };
-        let mut process =
-            Process::adopt(child, role_name).map_err(|error| failed(error.to_string()))?;
-        let start = Start {
-            role,
-            parent: i32::try_from(std::process::id()).unwrap_or_default(),
-            namespaces,
-        };
+        let mut process = Process::adopt(child, role_name).map_err(|error| failed(error.to_string()))?;
+        let start = Start { role, parent: i32::try_from(std::process::id()).unwrap_or_default(), namespaces };
         process.send(Kind::Start, &start, "starting").await?;
         let hello = process.expect(Kind::Hello, "starting").await?;
         Ok((process, hello))
@@ -137,11 +125,8 @@ impl Process {
             .ok_or(std::io::ErrorKind::InvalidData.into())
             .and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
         let pipes = match (ends, handle) {
-            (Some((to, from)), Ok(handle)) => {
-                pipe::Sender::from_owned_fd(OwnedFd::from(to)).and_then(|to| {
-                    Ok((to, pipe::Receiver::from_owned_fd(OwnedFd::from(from))?, handle))
-                })
-            }
+            (Some((to, from)), Ok(handle)) => pipe::Sender::from_owned_fd(OwnedFd::from(to))
+                .and_then(|to| Ok((to, pipe::Receiver::from_owned_fd(OwnedFd::from(from))?, handle))),
             (_, Err(error)) => Err(error),
             (None, _) => Err(std::io::ErrorKind::BrokenPipe.into()),
         };
@@ -188,11 +173,7 @@ impl Process {
     }
 
     /// Sends a module in chunks.
-    pub(crate) async fn send_chunks(
-        &mut self,
-        bytes: &[u8],
-        doing: &'static str,
-    ) -> Result<(), SandboxError> {
+    pub(crate) async fn send_chunks(&mut self, bytes: &[u8], doing: &'static str) -> Result<(), SandboxError> {
         for chunk in bytes.chunks(MAX_FRAME) {
             let frame = wire::frame(Kind::Chunk, chunk);
             match timeout(SETUP_LIMIT, self.to.write_all(&frame)).await {
@@ -252,10 +233,7 @@ impl Process {
     ) -> Result<T, SandboxError> {
         if frame.kind == Kind::Fault {
             return Err(match frame.message() {
-                Ok(Fault {
-                    step: Some(step),
-                    reason,
-                }) => SandboxError::Confinement { step, reason },
+                Ok(Fault { step: Some(step), reason }) => SandboxError::Confinement { step, reason },
                 Ok(Fault { step: None, reason }) => self.fault(doing, reason),
                 Err(error) => self.fault(doing, error.to_string()),
             });
@@ -264,17 +242,11 @@ impl Process {
             let reason = format!("it sent {:?} where {kind:?} is due", frame.kind);
             return Err(self.fault(doing, reason));
         }
-        frame
-            .message()
-            .map_err(|error| self.fault(doing, error.to_string()))
+        frame.message().map_err(|error| self.fault(doing, error.to_string()))
     }
 
     pub(crate) fn fault(&self, doing: &'static str, reason: String) -> SandboxError {
-        SandboxError::Child {
-            role: self.role,
-            doing,
-            reason,
-        }
+        SandboxError::Child { role: self.role, doing, reason }
     }
 
     /// Why a child no longer reads: its own words if it left any.
@@ -344,26 +316,24 @@ fn spawner() -> &'static Sender<Spawn> {
     SPAWNER.get_or_init(|| {
         let (send, receive) = channel::<Spawn>();
         // Without the thread the receiver is dropped, and each start fails with that as its reason.
-        let _ = std::thread::Builder::new()
-            .name("souk-spawn".to_owned())
-            .spawn(move || {
-                for spawn in receive {
-                    let child = Command::new(&spawn.program)
-                        .args(&spawn.args)
-                        .env_clear()
-                        .current_dir("/")
-                        .stdin(Stdio::piped())
-                        .stdout(Stdio::piped())
-                        .stderr(Stdio::null())
-                        // Ctrl-C in the node's terminal is the node's business.
-                        .process_group(0)
-                        .spawn();
-                    if let Err(Ok(child)) = spawn.reply.send(child) {
-                        // Nobody waits for it any more.
-                        reap(child, None);
-                    }
+        let _ = std::thread::Builder::new().name("souk-spawn".to_owned()).spawn(move || {
+            for spawn in receive {
+                let child = Command::new(&spawn.program)
+                    .args(&spawn.args)
+                    .env_clear()
+                    .current_dir("/")
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null())
+                    // Ctrl-C in the node's terminal is the node's business.
+                    .process_group(0)
+                    .spawn();
+                if let Err(Ok(child)) = spawn.reply.send(child) {
+                    // Nobody waits for it any more.
+                    reap(child, None);
                 }
-            });
+            }
+        });
         send
     })
 }
@@ -377,13 +347,11 @@ fn reap(mut child: Child, tell: Option<oneshot::Sender<Death>>) {
     let _ = child.kill();
     let reaper = REAPER.get_or_init(|| {
         let (send, receive) = channel::<Grave>();
-        let _ = std::thread::Builder::new()
-            .name("souk-reap".to_owned())
-            .spawn(move || {
-                for (child, tell) in receive {
-                    bury(child, tell);
-                }
-            });
+        let _ = std::thread::Builder::new().name("souk-reap".to_owned()).spawn(move || {
+            for (child, tell) in receive {
+                bury(child, tell);
+            }
+        });
         send
     });
     if let Err(unsent) = reaper.send((child, tell)) {

@@ -102,14 +102,7 @@ impl Runner {
             asked: AtomicBool::new(false),
             wake: Notify::new(),
         };
-        Runner {
-            process,
-            folders,
-            module,
-            ceiling,
-            stop: Arc::new(stop),
-            state: State::Idle,
-        }
+        Runner { process, folders, module, ceiling, stop: Arc::new(stop), state: State::Idle }
     }
 
     /// The pid, for logs and measurements.
@@ -150,12 +143,7 @@ impl Runner {
     /// `OutOfMemory` and `InputFailed` the runner is dead: see [`Runner::is_idle`].
     ///
     /// Not cancel safe: a runner whose run was dropped in the middle takes no other task; drop it.
-    pub async fn run(
-        &mut self,
-        task: &Task,
-        limits: &Limits,
-        sink: mpsc::Sender<Output>,
-    ) -> Ended {
+    pub async fn run(&mut self, task: &Task, limits: &Limits, sink: mpsc::Sender<Output>) -> Ended {
         let order = match self.admit(task, limits) {
             Ok(order) => order,
             Err(end) => return ended(end),
@@ -165,14 +153,8 @@ impl Runner {
         let started = Instant::now();
         let received = match self.process.send(Kind::Order, &order, RUNNING).await {
             Ok(()) => self.receive(task, limits, started, &sink).await,
-            Err(SandboxError::Child { reason, .. }) => Received {
-                nonsense: Some(reason),
-                ..Received::default()
-            },
-            Err(error) => Received {
-                nonsense: Some(error.to_string()),
-                ..Received::default()
-            },
+            Err(SandboxError::Child { reason, .. }) => Received { nonsense: Some(reason), ..Received::default() },
+            Err(error) => Received { nonsense: Some(error.to_string()), ..Received::default() },
         };
         let took = started.elapsed();
         let mut ended = self.conclude(limits, received).await;
@@ -198,14 +180,10 @@ impl Runner {
         }
         limits.check().map_err(|error| fault(error.to_string()))?;
         if let Some(field) = limits.exceeds(&self.ceiling) {
-            return Err(fault(format!(
-                "{field} of the task differs from what the runner was taken for"
-            )));
+            return Err(fault(format!("{field} of the task differs from what the runner was taken for")));
         }
         task.check().map_err(|reason| input(InputFault::Task(reason)))?;
-        self.module
-            .check(&task.entry, limits)
-            .map_err(|error| input(error.into()))?;
+        self.module.check(&task.entry, limits).map_err(|error| input(error.into()))?;
         Ok(Order {
             entry: task.entry.clone(),
             argv: std::iter::once(&task.argv0).chain(&task.args).cloned().collect(),
@@ -233,10 +211,7 @@ impl Runner {
         let deadline = tokio::time::sleep_until((started + wall).into());
         tokio::pin!(deadline);
         let mut stopping = false;
-        let mut look = tokio::time::interval_at(
-            tokio::time::Instant::now() + MEASURE_EVERY,
-            MEASURE_EVERY,
-        );
+        let mut look = tokio::time::interval_at(tokio::time::Instant::now() + MEASURE_EVERY, MEASURE_EVERY);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let stop = Arc::clone(&self.stop);
         loop {
@@ -301,10 +276,7 @@ impl Runner {
     async fn conclude(&mut self, limits: &Limits, received: Received) -> Ended {
         let mut result = ended(End::Killed);
         let [stdout, stderr] = received.delivered;
-        let excess = received.excess.unwrap_or(Excess {
-            stdout_len: 0,
-            stderr_len: 0,
-        });
+        let excess = received.excess.unwrap_or(Excess { stdout_len: 0, stderr_len: 0 });
         result.stdout_len = stdout.max(excess.stdout_len);
         result.stderr_len = stderr.max(excess.stderr_len);
         if let Some(done) = received.done {
@@ -316,20 +288,12 @@ impl Runner {
             result.end = match done.outcome {
                 Outcome::Exited(code) => End::Exited { code },
                 Outcome::Trapped(reason) => End::Trapped { reason },
-                Outcome::OutOfMemory => End::OutOfMemory {
-                    limit: limits.memory_bytes,
-                },
-                Outcome::Input(error) => End::InputFailed {
-                    reason: error.into(),
-                },
+                Outcome::OutOfMemory => End::OutOfMemory { limit: limits.memory_bytes },
+                Outcome::Input(error) => End::InputFailed { reason: error.into() },
                 Outcome::Fault(reason) => End::RunnerFault { reason },
             };
             // One that was cut short in the very moment it was done is dead none the less.
-            self.state = if done.reusable && received.cut.is_none() {
-                State::Idle
-            } else {
-                State::Dead
-            };
+            self.state = if done.reusable && received.cut.is_none() { State::Idle } else { State::Dead };
             if self.state == State::Dead {
                 self.process.die().await;
             }
@@ -339,23 +303,15 @@ impl Runner {
             result.end = match (received.cut, received.nonsense) {
                 _ if killed => End::Killed,
                 (Some(Cut::Stopped), _) => End::Killed,
-                (Some(Cut::TimedOut), _) => End::TimedOut {
-                    limit_ms: limits.wall_ms,
-                },
+                (Some(Cut::TimedOut), _) => End::TimedOut { limit_ms: limits.wall_ms },
                 (Some(Cut::Output(usage)), _) => output_limit(usage, limits),
-                (None, Some(reason)) => End::RunnerFault {
-                    reason: format!("the runner answered nonsense: {reason}"),
-                },
+                (None, Some(reason)) => End::RunnerFault { reason: format!("the runner answered nonsense: {reason}") },
                 (None, None) => match self.process.death().await {
                     // The kernel stops a file at the limit.
                     Death::Signal(libc::SIGXFSZ) => output_limit(Usage::default(), limits),
                     // The runner had no memory left for what the guest asked of it.
-                    Death::Signal(libc::SIGABRT) => End::OutOfMemory {
-                        limit: limits.memory_bytes,
-                    },
-                    death => End::RunnerFault {
-                        reason: format!("the runner ended: {death}"),
-                    },
+                    Death::Signal(libc::SIGABRT) => End::OutOfMemory { limit: limits.memory_bytes },
+                    death => End::RunnerFault { reason: format!("the runner ended: {death}") },
                 },
             };
             self.process.die().await;
@@ -404,10 +360,7 @@ impl Received {
         if *delivered > limit {
             return Err(format!("more than {limit} bytes of {stream:?}"));
         }
-        Ok((!frame.body.is_empty()).then_some(Output {
-            stream,
-            bytes: frame.body,
-        }))
+        Ok((!frame.body.is_empty()).then_some(Output { stream, bytes: frame.body }))
     }
 }
 

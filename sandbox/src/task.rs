@@ -43,11 +43,8 @@ impl Task {
 
     /// Whether arguments and environment can be handed to a program at all.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let strings = self
-            .args
-            .iter()
-            .chain([&self.argv0])
-            .chain(self.env.iter().flat_map(|(name, value)| [name, value]));
+        let strings =
+            self.args.iter().chain([&self.argv0]).chain(self.env.iter().flat_map(|(name, value)| [name, value]));
         let mut bytes = 0usize;
         for string in strings {
             if string.contains('\0') {
@@ -56,11 +53,7 @@ impl Task {
             // Each string costs a terminator and a pointer of the guest, too.
             bytes = bytes.saturating_add(string.len()).saturating_add(8);
         }
-        if let Some((name, _)) = self
-            .env
-            .iter()
-            .find(|(name, _)| name.is_empty() || name.contains('='))
-        {
+        if let Some((name, _)) = self.env.iter().find(|(name, _)| name.is_empty() || name.contains('=')) {
             return Err(format!("environment name {name:?} is empty or contains '='"));
         }
         if bytes > MAX_ARGUMENT_BYTES {

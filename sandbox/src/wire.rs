@@ -43,15 +43,11 @@ pub(crate) enum Kind {
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
         use Kind::{
-            Chunk, Compiled, Confine, Done, Excess, Fault, Hello, Order, Probed, Ready, Refused,
-            Start, Stderr, Stdout,
+            Chunk, Compiled, Confine, Done, Excess, Fault, Hello, Order, Probed, Ready, Refused, Start, Stderr, Stdout,
         };
-        [
-            Start, Confine, Chunk, Order, Hello, Ready, Stdout, Stderr, Excess, Done, Compiled,
-            Refused, Probed, Fault,
-        ]
-        .into_iter()
-        .find(|kind| *kind as u8 == byte)
+        [Start, Confine, Chunk, Order, Hello, Ready, Stdout, Stderr, Excess, Done, Compiled, Refused, Probed, Fault]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -96,10 +92,8 @@ impl Frame {
 
     /// The message in the body.
     pub(crate) fn message<T: DeserializeOwned>(&self) -> Result<T, WireError> {
-        serde_json::from_slice(&self.body).map_err(|error| WireError::Body {
-            kind: self.kind,
-            reason: error.to_string(),
-        })
+        serde_json::from_slice(&self.body)
+            .map_err(|error| WireError::Body { kind: self.kind, reason: error.to_string() })
     }
 
     /// The text in the body, cut to what a reason needs.

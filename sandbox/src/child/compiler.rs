@@ -24,15 +24,11 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     pipe.send(Kind::Hello, &Hello { engine: tag })?;
     let order: Confine = pipe.expect(Kind::Confine)?;
     let engine = &engines[usize::from(order.deterministic)];
-    let offered = wasi::offered(engine)
-        .map_err(|error| ChildError::Other(format!("no imports to offer: {error:#}")))?;
+    let offered =
+        wasi::offered(engine).map_err(|error| ChildError::Other(format!("no imports to offer: {error:#}")))?;
     confine::compiler(
         start,
-        confine::Bounds {
-            data_bytes: COMPILE_MEMORY_BYTES,
-            file_bytes: 0,
-            cpu_seconds: Some(COMPILE_CPU_SECONDS),
-        },
+        confine::Bounds { data_bytes: COMPILE_MEMORY_BYTES, file_bytes: 0, cpu_seconds: Some(COMPILE_CPU_SECONDS) },
     )?;
     let module = pipe.chunks(order.module_bytes)?;
     let compiled = prescan::scan(&module, &offered).and_then(|facts| {

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use rustix::{
     process::{DumpableBehavior, Resource, Rlimit, Signal},
@@ -33,14 +33,8 @@ pub(crate) struct StepError {
 }
 
 /// Names the step in whatever it fails with.
-pub(crate) fn step<T, E: std::fmt::Display>(
-    step: &'static str,
-    result: Result<T, E>,
-) -> Result<T, StepError> {
-    result.map_err(|error| StepError {
-        step,
-        reason: error.to_string(),
-    })
+pub(crate) fn step<T, E: std::fmt::Display>(step: &'static str, result: Result<T, E>) -> Result<T, StepError> {
+    result.map_err(|error| StepError { step, reason: error.to_string() })
 }
 
 /// Where the three folders are once the child is confined.
@@ -64,36 +58,24 @@ pub(crate) fn enter(start: &Start) -> Result<(), StepError> {
     die_with_parent(start.parent)?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     if start.namespaces {
-        let mut flags = UnshareFlags::NEWUSER
-            | UnshareFlags::NEWNET
-            | UnshareFlags::NEWIPC
-            | UnshareFlags::NEWUTS;
+        let mut flags = UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
         // A compiler has no folders to bind; landlock without a single rule is all it needs.
         flags.set(UnshareFlags::NEWNS, start.role != Role::Compiler);
         namespaces::enter(flags)?;
         // Entering them may have cleared it.
         die_with_parent(start.parent)?;
     }
-    step(
-        "dumpable",
-        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable),
-    )
+    step("dumpable", rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable))
 }
 
 fn die_with_parent(parent: i32) -> Result<(), StepError> {
-    step(
-        "parent-death signal",
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
-    )?;
+    step("parent-death signal", rustix::process::set_parent_process_death_signal(Some(Signal::KILL)))?;
     // It is of no use if the parent died before it was set.
     let found = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if found == parent {
         Ok(())
     } else {
-        step(
-            "parent-death signal",
-            Err(format!("the parent is {found}, not the node {parent}")),
-        )
+        step("parent-death signal", Err(format!("the parent is {found}, not the node {parent}")))
     }
 }
 
@@ -110,10 +92,7 @@ pub(crate) struct Bounds {
 
 /// A runner's confinement to the lease's folder `root`; the filter that still lets code be loaded.
 pub(crate) fn runner(root: &Path, start: &Start, bounds: Bounds) -> Result<View, StepError> {
-    let mut view = View {
-        root: root.to_owned(),
-        landlock: 0,
-    };
+    let mut view = View { root: root.to_owned(), landlock: 0 };
     if start.namespaces {
         namespaces::pivot(root)?;
         view.root = PathBuf::from("/");
@@ -154,10 +133,7 @@ fn rlimits(bounds: Bounds) -> Result<(), StepError> {
         limits.push((Resource::Cpu, seconds));
     }
     for (resource, value) in limits {
-        let limit = Rlimit {
-            current: Some(value),
-            maximum: Some(value),
-        };
+        let limit = Rlimit { current: Some(value), maximum: Some(value) };
         step("rlimit", rustix::process::setrlimit(resource, limit))?;
     }
     Ok(())
@@ -169,14 +145,7 @@ fn rlimits(bounds: Bounds) -> Result<(), StepError> {
 /// system-call filter in the first place. Returns the version.
 fn landlock(view: Option<&View>) -> Result<u8, StepError> {
     let mut unavailable = String::new();
-    for (version, abi) in [
-        (6, ABI::V6),
-        (5, ABI::V5),
-        (4, ABI::V4),
-        (3, ABI::V3),
-        (2, ABI::V2),
-        (1, ABI::V1),
-    ] {
+    for (version, abi) in [(6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)] {
         let created = (|| {
             let mut ruleset = Ruleset::default()
                 .set_compatibility(CompatLevel::HardRequirement)
@@ -205,11 +174,9 @@ fn landlock(view: Option<&View>) -> Result<u8, StepError> {
                     | AccessFs::MakeBlock
                     | AccessFs::MakeChar
                     | AccessFs::IoctlDev);
-            for (name, access) in [
-                ("in", AccessFs::ReadFile | AccessFs::ReadDir),
-                ("out", writable),
-                ("ckpt", writable),
-            ] {
+            for (name, access) in
+                [("in", AccessFs::ReadFile | AccessFs::ReadDir), ("out", writable), ("ckpt", writable)]
+            {
                 let folder = step("landlock", PathFd::new(view.folder(name)))?;
                 created = step("landlock", created.add_rule(PathBeneath::new(folder, access)))?;
             }
@@ -223,8 +190,6 @@ fn landlock(view: Option<&View>) -> Result<u8, StepError> {
     }
     step(
         "landlock",
-        Err(format!(
-            "{unavailable} (it needs Linux 5.13 with landlock among the active security modules)"
-        )),
+        Err(format!("{unavailable} (it needs Linux 5.13 with landlock among the active security modules)")),
     )
 }

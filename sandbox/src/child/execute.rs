@@ -67,13 +67,7 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     seccomp::second()?;
     pipe.send(Kind::Ready, &())?;
 
-    let runner = Runner {
-        module,
-        linked,
-        view,
-        seed,
-        runtime,
-    };
+    let runner = Runner { module, linked, view, seed, runtime };
     loop {
         let order: Order = pipe.expect(Kind::Order)?;
         let done = runner.run(&order);
@@ -153,17 +147,11 @@ impl Runner {
     /// The node has checked this already; a runner does not rely on it.
     fn check(&self, order: &Order) -> Result<(), ModuleError> {
         match self.module.get_export(&order.entry) {
-            Some(ExternType::Func(ty)) if ty.params().len() == 0 && ty.results().len() == 0 => {
-                Ok(())
+            Some(ExternType::Func(ty)) if ty.params().len() == 0 && ty.results().len() == 0 => Ok(()),
+            Some(ExternType::Func(ty)) => {
+                Err(ModuleError::WrongSignature { entry: order.entry.clone(), found: host_signature(&ty) })
             }
-            Some(ExternType::Func(ty)) => Err(ModuleError::WrongSignature {
-                entry: order.entry.clone(),
-                found: host_signature(&ty),
-            }),
-            _ => Err(ModuleError::MissingExport {
-                entry: order.entry.clone(),
-                has: Vec::new(),
-            }),
+            _ => Err(ModuleError::MissingExport { entry: order.entry.clone(), has: Vec::new() }),
         }
     }
 
@@ -180,8 +168,7 @@ impl Runner {
             }
             let instance = self.linked.instantiate_async(&mut store).await?;
             if order.entry != "_start"
-                && let Ok(initialize) =
-                    instance.get_typed_func::<(), ()>(&mut store, "_initialize")
+                && let Ok(initialize) = instance.get_typed_func::<(), ()>(&mut store, "_initialize")
             {
                 initialize.call_async(&mut store, ()).await?;
             }
@@ -190,12 +177,7 @@ impl Runner {
         });
         let fuel = start_fuel.and_then(|start| Some(start - store.get_fuel().ok()?));
         let memory = &store.data().memory;
-        Ran {
-            result,
-            fuel,
-            memory_peak: memory.peak,
-            memory_refused: memory.refused,
-        }
+        Ran { result, fuel, memory_peak: memory.peak, memory_refused: memory.refused }
     }
 }
 

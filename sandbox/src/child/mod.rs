@@ -16,9 +16,9 @@ mod wasi;
 
 use std::process::ExitCode;
 
+pub(crate) use compiler::{COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES};
 use confine::StepError;
 use pipe::Pipe;
-pub(crate) use compiler::{COMPILE_CPU_SECONDS, COMPILE_MEMORY_BYTES};
 pub(crate) use prescan::Facts;
 
 use crate::wire::{Fault, Kind, Role, Start};
@@ -50,14 +50,8 @@ pub fn runner_main() -> ExitCode {
         Ok(()) | Err(ChildError::Gone) => ExitCode::SUCCESS,
         Err(error) => {
             let fault = match error {
-                ChildError::Step(step) => Fault {
-                    step: Some(step.step.to_owned()),
-                    reason: step.reason,
-                },
-                other => Fault {
-                    step: None,
-                    reason: other.to_string(),
-                },
+                ChildError::Step(step) => Fault { step: Some(step.step.to_owned()), reason: step.reason },
+                other => Fault { step: None, reason: other.to_string() },
             };
             // The node may be gone by now; there is nobody else to tell.
             let _ = pipe.send(Kind::Fault, &fault);

@@ -5,8 +5,8 @@ use std::path::Path;
 use rustix::{
     fs::{StatVfsMountFlags, statvfs},
     mount::{
-        MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive,
-        mount_change, mount_remount, unmount,
+        MountFlags, MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+        unmount,
     },
     thread::UnshareFlags,
 };
@@ -57,8 +57,7 @@ pub(crate) fn pivot(root: &Path) -> Result<(), StepError> {
 fn remount(folder: &Path, more: MountFlags) -> Result<(), StepError> {
     // What the outer namespace locked must be repeated, or the kernel refuses.
     let old = step("mounts", statvfs(folder))?.f_flag;
-    let mut flags =
-        MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | more;
+    let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | more;
     for (was, flag) in [
         (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
         (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),

@@ -24,11 +24,7 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     pub(crate) fn new() -> Self {
-        Pipe {
-            input: io::stdin(),
-            output: io::stdout(),
-            buffer: BytesMut::new(),
-        }
+        Pipe { input: io::stdin(), output: io::stdout(), buffer: BytesMut::new() }
     }
 
     /// The next frame.
@@ -61,20 +57,15 @@ impl Pipe {
     pub(crate) fn expect<T: DeserializeOwned>(&mut self, kind: Kind) -> Result<T, ChildError> {
         let frame = self.next()?;
         if frame.kind != kind {
-            return Err(ChildError::Other(format!(
-                "a {:?} frame where {kind:?} is due",
-                frame.kind
-            )));
+            return Err(ChildError::Other(format!("a {:?} frame where {kind:?} is due", frame.kind)));
         }
-        frame
-            .message()
-            .map_err(|error| ChildError::Other(error.to_string()))
+        frame.message().map_err(|error| ChildError::Other(error.to_string()))
     }
 
     /// The bytes of the chunk frames that follow, `length` in all.
     pub(crate) fn chunks(&mut self, length: u64) -> Result<Vec<u8>, ChildError> {
-        let length = usize::try_from(length)
-            .map_err(|_| ChildError::Other("a module longer than memory".to_owned()))?;
+        let length =
+            usize::try_from(length).map_err(|_| ChildError::Other("a module longer than memory".to_owned()))?;
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let frame = self.next()?;

@@ -7,9 +7,7 @@ use wasmparser::{CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, P
 
 use crate::{
     error::ModuleError,
-    limits::{
-        MAX_FUNCTION_BYTES, MAX_FUNCTIONS, MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS, MAX_TABLES,
-    },
+    limits::{MAX_FUNCTION_BYTES, MAX_FUNCTIONS, MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS, MAX_TABLES},
 };
 
 /// Names listed in an error, and function exports remembered per module beyond those of type `() -> ()`.
@@ -36,10 +34,7 @@ impl Facts {
         match self.functions.get(entry) {
             Some(signature) if signature == ENTRY => {}
             Some(signature) => {
-                return Err(ModuleError::WrongSignature {
-                    entry: entry.to_owned(),
-                    found: signature.clone(),
-                });
+                return Err(ModuleError::WrongSignature { entry: entry.to_owned(), found: signature.clone() });
             }
             None => {
                 return Err(ModuleError::MissingExport {
@@ -49,10 +44,7 @@ impl Facts {
             }
         }
         if self.memory_bytes > memory_bytes {
-            return Err(ModuleError::MemoryMinimum {
-                needs: self.memory_bytes,
-                limit: memory_bytes,
-            });
+            return Err(ModuleError::MemoryMinimum { needs: self.memory_bytes, limit: memory_bytes });
         }
         Ok(())
     }
@@ -73,19 +65,12 @@ pub(crate) fn scan(bytes: &[u8], offered: &Offered) -> Result<Facts, ModuleError
 
 fn header(bytes: &[u8]) -> Result<(), ModuleError> {
     if bytes.len() as u64 > MAX_MODULE_BYTES {
-        return Err(ModuleError::TooLarge {
-            bytes: bytes.len() as u64,
-            limit: MAX_MODULE_BYTES,
-        });
+        return Err(ModuleError::TooLarge { bytes: bytes.len() as u64, limit: MAX_MODULE_BYTES });
     }
     if bytes.starts_with(b"\x7fELF") {
         return Err(ModuleError::Precompiled);
     }
-    let not_wasm = |found: &str| {
-        Err(ModuleError::NotWasm {
-            found: found.to_owned(),
-        })
-    };
+    let not_wasm = |found: &str| Err(ModuleError::NotWasm { found: found.to_owned() });
     match bytes {
         [] => not_wasm("the file is empty"),
         [b'\0', b'a', b's', b'm', 1, 0, 0, 0, ..] => Ok(()),
@@ -102,15 +87,11 @@ fn header(bytes: &[u8]) -> Result<(), ModuleError> {
 }
 
 fn invalid(error: impl std::fmt::Display) -> ModuleError {
-    ModuleError::Invalid {
-        reason: error.to_string().chars().take(500).collect(),
-    }
+    ModuleError::Invalid { reason: error.to_string().chars().take(500).collect() }
 }
 
 fn feature<T>(name: &str) -> Result<T, ModuleError> {
-    Err(ModuleError::Feature {
-        feature: name.to_owned(),
-    })
+    Err(ModuleError::Feature { feature: name.to_owned() })
 }
 
 #[derive(Default)]
@@ -253,10 +234,7 @@ impl Scan {
             return feature("more than 4 tables");
         }
         if table.initial > MAX_TABLE_ELEMENTS {
-            return Err(ModuleError::TableMinimum {
-                elements: table.initial,
-                limit: MAX_TABLE_ELEMENTS,
-            });
+            return Err(ModuleError::TableMinimum { elements: table.initial, limit: MAX_TABLE_ELEMENTS });
         }
         Ok(())
     }
@@ -266,15 +244,10 @@ impl Scan {
             if self.missing_more > 0 {
                 self.missing.push(format!("and {} more", self.missing_more));
             }
-            return Err(ModuleError::MissingImports {
-                names: self.missing,
-            });
+            return Err(ModuleError::MissingImports { names: self.missing });
         }
         for (name, index) in self.exports {
-            let signature = self
-                .functions
-                .get(index as usize)
-                .and_then(|index| self.types.get(*index as usize));
+            let signature = self.functions.get(index as usize).and_then(|index| self.types.get(*index as usize));
             if let Some(signature) = signature {
                 self.facts.functions.insert(name, signature.clone());
             }
@@ -285,10 +258,7 @@ impl Scan {
 
 fn too_many(count: u32) -> Result<(), ModuleError> {
     if count > MAX_FUNCTIONS {
-        return Err(ModuleError::TooManyFunctions {
-            count,
-            limit: MAX_FUNCTIONS,
-        });
+        return Err(ModuleError::TooManyFunctions { count, limit: MAX_FUNCTIONS });
     }
     Ok(())
 }
@@ -346,10 +316,7 @@ mod tests {
         .unwrap();
         assert_eq!(facts.memory_bytes, 3 * 65_536);
         assert_eq!(facts.check("_start", 3 * 65_536), Ok(()));
-        assert_eq!(
-            facts.check("_start", 1),
-            Err(ModuleError::MemoryMinimum { needs: 3 * 65_536, limit: 1 })
-        );
+        assert_eq!(facts.check("_start", 1), Err(ModuleError::MemoryMinimum { needs: 3 * 65_536, limit: 1 }));
         assert_eq!(
             facts.check("not_start", 1 << 30).unwrap_err().to_string(),
             r#"the module exports no function "not_start"; it has: _start, add"#
@@ -408,15 +375,9 @@ mod tests {
             Err(ModuleError::TableMinimum { elements: 10_000_000, .. })
         ));
         let many = format!("(module {})", "(func)".repeat(100_001));
-        assert!(matches!(
-            scan_text(&many),
-            Err(ModuleError::TooManyFunctions { count: 100_001, .. })
-        ));
+        assert!(matches!(scan_text(&many), Err(ModuleError::TooManyFunctions { count: 100_001, .. })));
         let huge = format!("(module (func {}))", "nop ".repeat(1 << 20));
-        assert!(matches!(
-            scan_text(&huge),
-            Err(ModuleError::FunctionTooLarge { index: 0, bytes: 1_048_578, .. })
-        ));
+        assert!(matches!(scan_text(&huge), Err(ModuleError::FunctionTooLarge { index: 0, bytes: 1_048_578, .. })));
     }
 
     proptest::proptest! {

@@ -2,24 +2,14 @@
 
 use std::io::ErrorKind;
 
-use super::{
-    ChildError, confine,
-    confine::step,
-    pipe::Pipe,
-    seccomp,
-};
+use super::{ChildError, confine, confine::step, pipe::Pipe, seccomp};
 use crate::{
     confinement::Confinement,
     wire::{Confine, Hello, Kind, Start},
 };
 
 pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
-    pipe.send(
-        Kind::Hello,
-        &Hello {
-            engine: String::new(),
-        },
-    )?;
+    pipe.send(Kind::Hello, &Hello { engine: String::new() })?;
     let order: Confine = pipe.expect(Kind::Confine)?;
     let bounds = confine::Bounds {
         data_bytes: order.memory_bytes.saturating_add(confine::HEADROOM_BYTES),

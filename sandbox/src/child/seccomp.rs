@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, apply_filter,
 };
 
 use super::confine::{StepError, step};
@@ -98,12 +98,8 @@ pub(crate) fn first() -> Result<(), StepError> {
     let refused: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     // A signal to itself ends an abort(); to anybody else it is refused by landlock and by uid.
     apply(refused, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?;
-    let mut allowed: Rules = ALLOWED
-        .iter()
-        .chain(ALLOWED_HERE)
-        .chain(REFUSED)
-        .map(|call| (*call, Vec::new()))
-        .collect();
+    let mut allowed: Rules =
+        ALLOWED.iter().chain(ALLOWED_HERE).chain(REFUSED).map(|call| (*call, Vec::new())).collect();
     for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_seccomp, libc::SYS_prctl] {
         allowed.insert(call, Vec::new());
     }
@@ -126,10 +122,7 @@ pub(crate) fn second() -> Result<(), StepError> {
 }
 
 fn condition(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, StepError> {
-    step(
-        "seccomp",
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value),
-    )
+    step("seccomp", SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value))
 }
 
 fn rule(condition: SeccompCondition) -> Result<SeccompRule, StepError> {

@@ -9,11 +9,7 @@ use wasmtime::{Engine, Module};
 pub(crate) fn close_foreign_files() -> std::io::Result<()> {
     // SAFETY: the child has just started and has opened nothing, so no owned descriptor of this process is above 2.
     let result = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error())
-    }
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Leaves the node's namespaces.

@@ -65,15 +65,10 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Guest
 /// The same as a list of names and signatures.
 pub(crate) fn offered(engine: &wasmtime::Engine) -> wasmtime::Result<Offered> {
     let linker = linker(engine)?;
-    let nobody = Guest {
-        wasi: WasiCtxBuilder::new().build_p1(),
-        memory: Memory::new(0),
-    };
+    let nobody = Guest { wasi: WasiCtxBuilder::new().build_p1(), memory: Memory::new(0) };
     let mut store = wasmtime::Store::new(engine, nobody);
-    let found: Vec<_> = linker
-        .iter(&mut store)
-        .map(|(module, name, item)| (module.to_owned(), name.to_owned(), item))
-        .collect();
+    let found: Vec<_> =
+        linker.iter(&mut store).map(|(module, name, item)| (module.to_owned(), name.to_owned(), item)).collect();
     Ok(found
         .into_iter()
         .filter_map(|(module, name, item)| {
@@ -84,12 +79,7 @@ pub(crate) fn offered(engine: &wasmtime::Engine) -> wasmtime::Result<Offered> {
 }
 
 /// Builds the guest's world for one task.
-pub(crate) fn guest(
-    order: &Order,
-    view: &View,
-    meters: &Meters,
-    seed: Option<[u8; 32]>,
-) -> Result<Guest, String> {
+pub(crate) fn guest(order: &Order, view: &View, meters: &Meters, seed: Option<[u8; 32]>) -> Result<Guest, String> {
     let mut builder = WasiCtxBuilder::new();
     builder
         .args(&order.argv)
@@ -112,16 +102,11 @@ pub(crate) fn guest(
     }
     for (host, name, perms) in folders {
         let path = view.folder(host).join(&order.attempt);
-        builder
-            .preopened_dir(&path, name, perms)
-            .map_err(|error| format!("folder {}: {error:#}", path.display()))?;
+        builder.preopened_dir(&path, name, perms).map_err(|error| format!("folder {}: {error:#}", path.display()))?;
     }
     let mut wasi = builder.build_p1();
     wasi.ctx().table.set_max_capacity(MAX_HANDLES);
-    Ok(Guest {
-        wasi,
-        memory: Memory::new(order.memory_bytes),
-    })
+    Ok(Guest { wasi, memory: Memory::new(order.memory_bytes) })
 }
 
 fn deterministic(builder: &mut WasiCtxBuilder, seed: [u8; 32]) {
@@ -138,8 +123,8 @@ fn deterministic(builder: &mut WasiCtxBuilder, seed: [u8; 32]) {
         .secure_random(stream(b"secure"))
         .insecure_random(stream(b"insecure"))
         .insecure_random_seed(u128::from_le_bytes([
-            seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7], seed[8],
-            seed[9], seed[10], seed[11], seed[12], seed[13], seed[14], seed[15],
+            seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7], seed[8], seed[9], seed[10],
+            seed[11], seed[12], seed[13], seed[14], seed[15],
         ]))
         .wall_clock(clock.clone())
         .monotonic_clock(clock);
@@ -185,21 +170,12 @@ pub(crate) struct Memory {
 
 impl Memory {
     fn new(limit: u64) -> Self {
-        Memory {
-            limit,
-            peak: 0,
-            refused: false,
-        }
+        Memory { limit, peak: 0, refused: false }
     }
 }
 
 impl ResourceLimiter for Memory {
-    fn memory_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, _current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         let desired = desired as u64;
         if maximum.is_some_and(|maximum| desired > maximum as u64) {
             // Its own maximum: it would be refused anywhere.
@@ -219,12 +195,7 @@ impl ResourceLimiter for Memory {
         Ok(())
     }
 
-    fn table_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         Ok(desired as u64 <= MAX_TABLE_ELEMENTS)
     }
 
@@ -251,16 +222,8 @@ pub(crate) struct Meters {
 impl Meters {
     pub(crate) fn new(stdout_limit: u64, stderr_limit: u64) -> Self {
         let lengths = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-        let meter = |index, kind, limit| Meter {
-            lengths: Arc::clone(&lengths),
-            index,
-            kind,
-            limit,
-        };
-        Meters {
-            stdout: meter(0, Kind::Stdout, stdout_limit),
-            stderr: meter(1, Kind::Stderr, stderr_limit),
-        }
+        let meter = |index, kind, limit| Meter { lengths: Arc::clone(&lengths), index, kind, limit };
+        Meters { stdout: meter(0, Kind::Stdout, stdout_limit), stderr: meter(1, Kind::Stderr, stderr_limit) }
     }
 
     /// What was written so far, delivered or not.
@@ -280,16 +243,11 @@ pub(crate) struct Meter {
 
 impl Meter {
     fn length(&self, index: usize) -> u64 {
-        self.lengths
-            .get(index)
-            .map_or(0, |length| length.load(Ordering::Relaxed))
+        self.lengths.get(index).map_or(0, |length| length.load(Ordering::Relaxed))
     }
 
     fn excess(&self) -> Excess {
-        Excess {
-            stdout_len: self.length(0),
-            stderr_len: self.length(1),
-        }
+        Excess { stdout_len: self.length(0), stderr_len: self.length(1) }
     }
 
     fn deliver(&self, bytes: &[u8]) -> StreamResult<()> {
@@ -313,8 +271,7 @@ impl Meter {
 }
 
 fn send(kind: Kind, body: &[u8]) -> StreamResult<()> {
-    pipe::send_frame(kind, body)
-        .map_err(|error| StreamError::Trap(wasmtime::Error::msg(error.to_string())))
+    pipe::send_frame(kind, body).map_err(|error| StreamError::Trap(wasmtime::Error::msg(error.to_string())))
 }
 
 #[wasmtime_wasi::async_trait]

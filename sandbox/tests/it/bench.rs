@@ -7,8 +7,8 @@ use std::{
 };
 
 use souk_sandbox::{
-    AttemptName, Compiled, CompileError, End, Ended, Folders, Limits, ModuleError, ModuleSource,
-    Output, Pool, PoolConfig, Runner, Stream, Task,
+    AttemptName, CompileError, Compiled, End, Ended, Folders, Limits, ModuleError, ModuleSource, Output, Pool,
+    PoolConfig, Runner, Stream, Task,
 };
 use tokio::sync::mpsc;
 
@@ -50,13 +50,7 @@ impl Bench {
             secret: [9; 32],
         });
         let folders = Folders::create(place.path().join("lease")).unwrap();
-        Bench {
-            pool,
-            folders,
-            place,
-            next: std::cell::Cell::new(0),
-            pids: std::cell::RefCell::new(Vec::new()),
-        }
+        Bench { pool, folders, place, next: std::cell::Cell::new(0), pids: std::cell::RefCell::new(Vec::new()) }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -67,11 +61,7 @@ impl Bench {
         self.compile_for(wasm, false).await
     }
 
-    pub(crate) async fn compile_for(
-        &self,
-        wasm: &[u8],
-        deterministic: bool,
-    ) -> Result<Compiled, CompileError> {
+    pub(crate) async fn compile_for(&self, wasm: &[u8], deterministic: bool) -> Result<Compiled, CompileError> {
         let source = ModuleSource::Bytes(Arc::from(wasm));
         let hash = *blake3::hash(wasm).as_bytes();
         self.pool.compile(&source, &hash, deterministic).await
@@ -116,10 +106,7 @@ impl Bench {
 
     /// The provider is unaffected: another task on a fresh runner works, and no process is left.
     pub(crate) async fn is_well(&self) {
-        let limits = Limits {
-            wall_ms: 60_000,
-            ..Limits::default()
-        };
+        let limits = Limits { wall_ms: 60_000, ..Limits::default() };
         let seen = self.run(&crate::guests::hello(), &limits).await;
         assert_eq!(seen.ended.end, End::Exited { code: 0 });
         assert_eq!(seen.stdout, b"hello\n");
@@ -149,11 +136,7 @@ pub(crate) async fn gone(pid: u32) -> bool {
 pub(crate) async fn run_on(runner: &mut Runner, task: &Task, limits: &Limits) -> Seen {
     let (sink, output) = mpsc::channel(4);
     let (ended, (stdout, stderr)) = tokio::join!(runner.run(task, limits, sink), collect(output));
-    Seen {
-        ended,
-        stdout,
-        stderr,
-    }
+    Seen { ended, stdout, stderr }
 }
 
 async fn collect(mut output: mpsc::Receiver<Output>) -> (Vec<u8>, Vec<u8>) {
@@ -169,9 +152,5 @@ async fn collect(mut output: mpsc::Receiver<Output>) -> (Vec<u8>, Vec<u8>) {
 
 /// Limits that let a test end soon.
 pub(crate) fn short() -> Limits {
-    Limits {
-        wall_ms: 20_000,
-        memory_bytes: 64 << 20,
-        ..Limits::default()
-    }
+    Limits { wall_ms: 20_000, memory_bytes: 64 << 20, ..Limits::default() }
 }

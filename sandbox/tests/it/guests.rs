@@ -63,7 +63,5 @@ pub(crate) fn hello() -> Vec<u8> {
 
 /// Exits with a code.
 pub(crate) fn exit(code: u32) -> Vec<u8> {
-    guest(&format!(
-        "(func (export \"_start\") (call $exit (i32.const {code})))"
-    ))
+    guest(&format!("(func (export \"_start\") (call $exit (i32.const {code})))"))
 }

@@ -256,8 +256,7 @@ async fn everything_holds_as_an_ordinary_user() {
         std::fs::copy(from, place.path().join(name)).unwrap();
         open(&place.path().join(name));
     }
-    let mut args: Vec<String> =
-        ["--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned).to_vec();
+    let mut args: Vec<String> = ["--reuid=65534", "--regid=65534", "--clear-groups"].map(str::to_owned).to_vec();
     args.extend(own_process(&place.path().join("tests"), "a_node_of_an_ordinary_user"));
     let done = Command::new("setpriv")
         .args(args)
@@ -287,17 +286,11 @@ async fn a_node_that_will_be_killed() {
 async fn a_runner_dies_with_its_node() {
     use std::io::BufRead;
     let line = own_process(&std::env::current_exe().unwrap(), "a_node_that_will_be_killed");
-    let mut node = Command::new(&line[0])
-        .args(&line[1..])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut node =
+        Command::new(&line[0]).args(&line[1..]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = std::io::BufReader::new(node.stdout.take().unwrap()).lines();
-    let pid: u32 = lines
-        .map_while(Result::ok)
-        .find_map(|line| line.strip_prefix("RUNNER ")?.trim().parse().ok())
-        .unwrap();
+    let pid: u32 =
+        lines.map_while(Result::ok).find_map(|line| line.strip_prefix("RUNNER ")?.trim().parse().ok()).unwrap();
     assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
     node.kill().unwrap();
     node.wait().unwrap();
