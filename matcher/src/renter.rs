@@ -87,6 +87,8 @@ struct Placing {
     auction: Option<Auction>,
     table: Option<Table>,
     round: u32,
+    /// Nothing is sought before, whatever offers come: after a restart.
+    quiet_until: Option<Millis>,
     /// Nothing is sought before.
     retry_at: Option<Millis>,
     backoff: Millis,

@@ -1,6 +1,7 @@
 //! What the tests of several parts need: keys, a usual slot, usual terms.
 
 use souk_protocol::{
+    Announcement, Array, JobId, JobSpec, Local, Market, Mode, Module, Offer, Retry, RetryOn, Sla,
     Bytes, Capacity, Credits, Hash, Isolation, Key, List, Millis, MilliCpu, NetworkId, NodeId, Params, Pay, PriceList, Rate,
     Requirement, Runtime, Signer, Strict, Terms, Text, Tier, Timestamp, Verifier, Verify, VerifyError,
 };
@@ -90,5 +91,77 @@ pub(crate) fn policy() -> Policy {
         strangers_limit: Credits(1_000_000),
         deny: Vec::new(),
         addresses: Vec::new(),
+    }
+}
+
+/// One task by whatever way, tried three times where it is nobody's doing.
+pub(crate) fn job_spec() -> JobSpec {
+    JobSpec {
+        name: Text::clipped("hello"),
+        labels: std::collections::BTreeMap::new(),
+        module: Module { hash: Hash([3; 32]), len: 1_000, name: Text::clipped("hello.wasm"), entry: Text::clipped("_start") },
+        args: Vec::new(),
+        env: Vec::new(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        requirement: slot(),
+        terms: terms(),
+        market: Market {
+            max_rate: None,
+            budget: None,
+            mode: Mode::Auto,
+            local: Local::First,
+            allow: Vec::new(),
+            deny: Vec::new(),
+        },
+        sla: Sla { start_within: None, deadline: None, reliability: None, latency: None, loss: None },
+        retry: Retry {
+            attempts: 3,
+            on: vec![RetryOn::NoCapacity, RetryOn::Preempted, RetryOn::Lost, RetryOn::ProviderFault],
+        },
+        array: Array { tasks: vec![std::collections::BTreeMap::new()], max_parallel: 64, max_failures: 0 },
+    }
+}
+
+/// The offer of the usual policy, with everything free.
+pub(crate) fn offer() -> Offer {
+    let policy = policy();
+    Offer {
+        provider: NodeId([42; 32]),
+        network: NETWORK,
+        sequence: 1,
+        issued: Timestamp(WALL),
+        expires: Timestamp(WALL + 600_000),
+        name: policy.name,
+        region: policy.region,
+        total: policy.total,
+        free: policy.total,
+        gpus: List::default(),
+        runtimes: List::try_from(policy.runtimes).unwrap(),
+        isolation: List::try_from(policy.isolation).unwrap(),
+        tiers: List::try_from(policy.tiers).unwrap(),
+        ask: Some(policy.ask),
+        max_duration: policy.max_duration,
+        stranger_limit: policy.stranger_limit,
+        strangers_limit: policy.strangers_limit,
+        addresses: List::default(),
+    }
+}
+
+/// A call for bids on a usual slot.
+pub(crate) fn announcement(renter: &dyn Signer) -> Announcement {
+    Announcement {
+        renter: renter.id(),
+        network: NETWORK,
+        job: JobId([5; 32]),
+        round: 0,
+        requirement: slot(),
+        terms: terms(),
+        slots: 1,
+        tasks: 1,
+        data: Bytes(1_000),
+        max_rate: None,
+        issued: Timestamp(WALL),
+        closes: Timestamp(WALL + 30_000),
     }
 }

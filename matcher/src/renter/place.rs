@@ -232,6 +232,10 @@ impl Renter {
         if placing.auction.is_some() || placing.retry_at.is_some_and(|at| at > now) {
             return;
         }
+        if let Some(until) = placing.quiet_until.filter(|until| *until > now) {
+            placing.retry_at = Some(until);
+            return;
+        }
         placing.retry_at = None;
         if placing.table.is_some() {
             return self.award_by_table(id, wanted, cx);
@@ -282,7 +286,13 @@ impl Renter {
         let Some(placing) = self.placing.get(id) else { return true };
         let demand = self.demand(job, self.promised(id), cx.settings);
         let found = self.search(&demand, cx.now.wall, cx.books);
-        let fresh = |(offer, _): &&(&Verified<Offer>, Rate)| !placing.passes_over(&offer.provider, cx.now.mono);
+        let silent = self.silent();
+        let fresh = |(offer, _): &&(&Verified<Offer>, Rate)| {
+            let provider = &offer.provider;
+            !placing.passes_over(provider, cx.now.mono)
+                && !silent.contains(provider)
+                && self.next_task(job, provider).is_some()
+        };
         let mut chosen: Vec<_> = found.good.iter().filter(fresh).collect();
         let last_resort = chosen.is_empty() && only_ask;
         if last_resort {
@@ -333,13 +343,26 @@ impl Renter {
             window: Millis::ZERO,
         };
         self.reported(id, report, cx);
+        let mut sent = 0u32;
         for share in shares {
             if let Some(candidate) = ranked.get(share.index) {
                 let basis = Basis::Ask { offer: candidate.document };
-                self.send_award(id, candidate.provider, basis, candidate.rate, share.slots, cx);
+                let slots = self.send_award(id, candidate.provider, basis, candidate.rate, share.slots, cx);
+                sent = sent.saturating_add(slots);
             }
         }
+        if sent < wanted
+            && let Some(placing) = self.placing.get_mut(id)
+        {
+            placing.wait(cx.now.mono); // the rest when somebody has room
+        }
         true
+    }
+
+    /// Providers of which nothing is known at the moment.
+    fn silent(&self) -> std::collections::BTreeSet<NodeId> {
+        let leases = self.live_leases.iter().filter_map(|id| self.leases.get(id));
+        leases.filter(|lease| lease.unknown).map(Lease::provider).collect()
     }
 
     /// Slots of an ask that capacity and credit allow at once.
@@ -376,7 +399,13 @@ impl Renter {
         let demand = self.demand(job, self.promised(id), cx.settings);
         let found = self.search(&demand, cx.now.wall, cx.books);
         let now = cx.now;
-        let known: Vec<_> = found.inviting.iter().filter(|offer| !placing.avoid.contains_key(&offer.provider)).collect();
+        let silent = self.silent();
+        let known: Vec<_> = found
+            .inviting
+            .iter()
+            .filter(|offer| !placing.avoid.contains_key(&offer.provider) && !silent.contains(&offer.provider))
+            .filter(|offer| self.next_task(job, &offer.provider).is_some())
+            .collect();
         // One that only bids is taken to ask what the others ask.
         let typical = found.inviting.iter().filter_map(|offer| filter::ask(offer, &spec.requirement)).min();
         let invitees: Vec<_> = known
@@ -535,6 +564,9 @@ impl Renter {
                 return;
             };
             if bid.valid_until < cx.now.wall || placing.passes_over(&bid.provider, cx.now.mono) {
+                continue;
+            }
+            if !self.jobs.get(id).is_some_and(|job| self.next_task(job, &bid.provider).is_some()) {
                 continue;
             }
             let slots = bid.slots.min(left);

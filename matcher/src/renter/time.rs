@@ -1,6 +1,6 @@
 //! Silence, restarts and timers. Unknown is not dead: a lease ends by a signed end or a passed grace, nothing else.
 
-use souk_protocol::{AttemptEnd, JobId, LeaseEnd, LeaseId, Millis, NodeId, Party};
+use souk_protocol::{ACCEPT_WITHIN_MS, AttemptEnd, JobId, LeaseEnd, LeaseId, Millis, NodeId, Party};
 
 use super::{
     Placing, Renter,
@@ -13,6 +13,8 @@ use crate::{
     event::{JobState, Output},
 };
 
+/// After a restart providers may hold awards that this node forgot. They show them before new ones are made.
+const SHOWING: Millis = Millis(ACCEPT_WITHIN_MS);
 /// How many graces a provider that is there may take to draft its receipt.
 const DRAFT_GRACES: u64 = 10;
 
@@ -42,7 +44,9 @@ impl Renter {
         let jobs: Vec<JobId> = self.live.iter().copied().collect();
         for id in &jobs {
             if let Some(job) = self.jobs.get(id) {
-                self.placing.insert(*id, Placing::new(job, cx.now));
+                let mut placing = Placing::new(job, cx.now);
+                placing.quiet_until = Some(now.saturating_add(SHOWING));
+                self.placing.insert(*id, placing);
             }
         }
         // Also jobs that are over: their leases may not know it yet.
