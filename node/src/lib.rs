@@ -4,6 +4,30 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
 
+// What a person starts with.
+pub mod cli;
+pub mod config;
+pub mod home;
+pub mod identity;
+pub mod submit;
+
+// How the command line and a node talk.
+pub mod api;
+pub mod client;
+pub mod outputs;
+pub mod view;
+
+// The node: market in the middle, its hands around it.
+pub mod clock;
+pub mod collector;
+pub mod data;
+pub mod executor;
+pub mod frame;
+pub mod market;
+pub mod node;
+pub mod offers;
+mod telemetry;
+
+// Where it stands: network and disk.
 pub mod net;
 pub mod store;
-pub mod view;

@@ -732,6 +732,32 @@ pub struct Network {
     pub params: BTreeMap<String, String>,
 }
 
+impl From<&souk_protocol::NetworkFile> for Network {
+    fn from(file: &souk_protocol::NetworkFile) -> Self {
+        let p = &file.params;
+        let params = [
+            ("period", p.period.to_string()),
+            ("bid_window_max", p.bid_window_max.to_string()),
+            ("lease_grace", p.lease_grace.to_string()),
+            ("unknown_after", p.unknown_after.to_string()),
+            ("clock_skew", p.clock_skew.to_string()),
+            ("credit.stranger", p.credit.stranger.to_string()),
+            ("credit.strangers", p.credit.strangers.to_string()),
+            ("credit.write_off", p.credit.write_off.to_string()),
+        ];
+        Self {
+            name: file.name.clone(),
+            id: file.id(),
+            nonce: data_encoding::HEXLOWER.encode(&file.nonce),
+            open: file.open,
+            bootstrap: file.bootstrap.clone(),
+            keys: file.keys.clone(),
+            threshold: file.threshold,
+            params: params.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+}
+
 // -------------------------------------------------------------------------------------------- wallet
 
 /// `wallet balance`.

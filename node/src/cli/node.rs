@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use serde::Serialize;
+use souk_attest::{GpuDriver, Inventory};
 use souk_protocol::{Bytes, NodeId};
 
 use super::{
@@ -156,6 +157,7 @@ async fn doctor(context: &Context) -> Result<Exit, CliError> {
         ),
     ];
     checks.push(sandbox(&context.home).await);
+    checks.push(gpus().await);
     checks.push(config_check(context));
     checks.push(key_check(context));
     checks.push(network_check(context));
@@ -193,7 +195,8 @@ fn check(
 
 /// Something that is no fault, but worth knowing.
 fn info(id: &'static str, actual: impl Into<String>, purpose: &'static str, remedy: String) -> Check {
-    Check { id, status: "info", actual: actual.into(), required: String::new(), purpose, remedy: Some(remedy) }
+    let remedy = Some(remedy).filter(|text| !text.is_empty());
+    Check { id, status: "info", actual: actual.into(), required: String::new(), purpose, remedy }
 }
 
 /// Starts a runner, which confines itself as it would for a stranger's work.
@@ -214,6 +217,25 @@ async fn sandbox(home: &home::Home) -> Check {
     match started.await {
         Ok(_) => check("sandbox", true, "a runner starts and confines itself", "landlock, seccomp", purpose, None),
         Err(why) => check("sandbox", false, why, "landlock, seccomp", purpose, Some(format!("a renter needs none; souk init{} --role renter", home.flag()))),
+    }
+}
+
+/// Looks for GPUs; none is normal. A driver that hangs is given up.
+async fn gpus() -> Check {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+    let purpose = "selling GPUs, which is not available yet";
+    let looked = tokio::task::spawn_blocking(|| {
+        GpuDriver::load().map(|driver| Inventory::measure(driver.as_ref())).map_err(|problem| problem.to_string())
+    });
+    match tokio::time::timeout(PATIENCE, looked).await {
+        Ok(Ok(Ok(found))) => {
+            let names: Vec<&str> = found.gpus.iter().map(|gpu| &*gpu.name).collect();
+            let unusable: Vec<String> = found.unusable.iter().map(ToString::to_string).collect();
+            let actual = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Check { remedy: Some(unusable.join("; ")).filter(|text| !text.is_empty()), ..info("gpus", actual, purpose, String::new()) }
+        }
+        Ok(Ok(Err(problem))) => info("gpus", problem, purpose, String::new()),
+        _ => info("gpus", "the driver does not answer", purpose, "restart the machine".to_owned()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `souk wallet`: what is owed, by whom to whom.
 
 use clap::{Args, Subcommand};
-use souk_protocol::Credits;
+use souk_protocol::{Balance, Credits};
 
 use super::{
     Context,
@@ -10,7 +10,7 @@ use super::{
     session::Session,
     table::{Table, or_dash},
 };
-use crate::view::{Account, Peer, PeerAmount, Verification, Wallet, WalletEntry};
+use crate::view::{Peer, PeerAmount, Verification, Wallet, WalletEntry};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum WalletCommand {
@@ -46,15 +46,17 @@ pub(crate) async fn run(context: &Context, command: WalletCommand) -> Result<Exi
         }
         WalletCommand::Trust(args) => {
             let body = PeerAmount { peer: peer(&session, &args.peer).await?, amount: args.amount };
-            let account: Account = session.client.post("/v1/wallet/trust", &body).await?;
-            tell(context, &account, &format!("{} may owe up to {}", account.peer.short(), account.limit))
+            let wallet: Wallet = session.client.post("/v1/wallet/trust", &body).await?;
+            tell(context, &wallet, &format!("{} may owe up to {}", body.peer.short(), body.amount))
         }
         WalletCommand::Discharge(args) => {
             let body = PeerAmount { peer: peer(&session, &args.peer).await?, amount: args.amount };
             let question = format!("State for good that {} has paid {}?", body.peer.short(), body.amount);
             context.printer.confirm(&question)?;
-            let account: Account = session.client.post("/v1/wallet/discharge", &body).await?;
-            tell(context, &account, &format!("balance with {} is now {}", account.peer.short(), account.balance))
+            let wallet: Wallet = session.client.post("/v1/wallet/discharge", &body).await?;
+            let account = wallet.peers.iter().find(|account| account.peer == body.peer);
+            let balance = account.map_or(Balance::ZERO, |account| account.balance);
+            tell(context, &wallet, &format!("balance with {} is now {balance}", body.peer.short()))
         }
     }
 }
@@ -68,9 +70,9 @@ async fn peer(session: &Session, text: &str) -> Result<souk_protocol::NodeId, Cl
     Ok(peer.peer)
 }
 
-fn tell(context: &Context, account: &Account, text: &str) -> Result<Exit, CliError> {
+fn tell(context: &Context, wallet: &Wallet, text: &str) -> Result<Exit, CliError> {
     if context.printer.is_json() {
-        context.printer.json(account)?;
+        context.printer.json(wallet)?;
     } else {
         context.printer.line(text)?;
     }

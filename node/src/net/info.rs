@@ -72,6 +72,8 @@ pub struct NetStatus {
     pub kad_server: bool,
     /// Peers in the hash table's routing table.
     pub kad_peers: usize,
+    /// Gossip neighbours: peers to which accepted messages are forwarded, over all topics.
+    pub gossip_mesh: usize,
     /// Things that were dropped or refused since the start.
     pub counts: NetCounts,
 }

@@ -411,6 +411,13 @@ async fn star() -> (Net, NetEvents, Vec<(Net, NetEvents)>) {
         connected(&mut hub_events, net.id()).await;
         leaves.push((net, events));
     }
+    // Only neighbours are forwarded to: wait until all are, or the slowest would miss the first message.
+    bounded("gossip neighbours", async {
+        while hub.status().await.unwrap().gossip_mesh < leaves.len() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     (hub, hub_events, leaves)
 }
 

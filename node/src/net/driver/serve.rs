@@ -359,6 +359,7 @@ impl Driver {
             peers: self.peers.values().filter(|peer| peer.identified && !peer.connections.is_empty()).count(),
             kad_server,
             kad_peers,
+            gossip_mesh: self.swarm.behaviour().gossip.all_mesh_peers().collect::<std::collections::HashSet<_>>().len(),
             counts: self.counts(),
         }
     }

@@ -1,0 +1,198 @@
+//! The provider's hands: slots, inputs, runs, logs and outputs of attempts.
+//!
+//! One task takes the trader's orders and never waits for work; each attempt runs in a task of its own and ends with
+//! [`Event::Ended`](souk_matcher::Event::Ended), whatever happens to it. A lease's runners are reused for its tasks only.
+
+mod layout;
+mod logs;
+mod outputs;
+mod run;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use souk_matcher::LeaseView;
+use souk_protocol::{AttemptEnd, AttemptId, LeaseId, Millis};
+use souk_sandbox::{Folders, Pool, Runner};
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinSet},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use crate::{
+    data::{Fetcher, Rights},
+    market::{MarketHandle, Order},
+    net::Net,
+    store::Store,
+};
+pub(crate) use logs::spool_name;
+use run::{Attempt, Stopper};
+
+/// What the executor works with.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    /// Runners and compiled modules.
+    pub pool: Pool,
+    /// Blobs and spools.
+    pub store: Arc<Store>,
+    /// To fetch inputs and send logs.
+    pub net: Net,
+    /// Where results go.
+    pub market: MarketHandle,
+    /// Who may fetch outputs.
+    pub rights: Rights,
+    /// Folders of leases.
+    pub scratch: PathBuf,
+}
+
+impl Tools {
+    fn fetcher(&self) -> Fetcher {
+        Fetcher { net: self.net.clone(), blobs: self.store.blobs().clone() }
+    }
+}
+
+/// A lease's room: its folder and its idle runners.
+#[derive(Debug)]
+pub(crate) struct Room {
+    view: LeaseView,
+    folders: Folders,
+    // A lock and not a message: an attempt takes a runner at its start and puts it back at its end.
+    idle: Mutex<Vec<Runner>>,
+}
+
+impl Room {
+    fn take(&self, module: &[u8; 32]) -> Option<Runner> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = idle.iter().position(|runner| runner.is_idle() && runner.module().hash() == module)?;
+        Some(idle.swap_remove(found))
+    }
+
+    fn put_back(&self, runner: Runner) {
+        if runner.is_idle() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(runner);
+        }
+    }
+}
+
+/// The executor's task.
+#[derive(Debug)]
+pub struct Executor {
+    tools: Tools,
+    rooms: BTreeMap<LeaseId, Arc<Room>>,
+    running: BTreeMap<AttemptId, Stopper>,
+    attempts: JoinSet<AttemptId>,
+}
+
+impl Executor {
+    /// An executor without leases. What a run before this one left in the scratch folder is removed: its runners died
+    /// with it.
+    #[must_use]
+    pub fn new(tools: Tools) -> Self {
+        if let Err(error) = std::fs::remove_dir_all(&tools.scratch)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            warn!(%error, "old scratch folders stay");
+        }
+        Self { tools, rooms: BTreeMap::new(), running: BTreeMap::new(), attempts: JoinSet::new() }
+    }
+
+    /// Carries out orders until the node stops; then stops all attempts.
+    pub async fn run(mut self, mut orders: mpsc::Receiver<Order>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = self.attempts.join_next(), if !self.attempts.is_empty() => self.ended(ended),
+                order = orders.recv() => match order {
+                    Some(order) => self.carry_out(order),
+                    None => break,
+                },
+            }
+        }
+        for stopper in self.running.values() {
+            stopper.stop(AttemptEnd::Lost, Millis(0));
+        }
+        self.attempts.shutdown().await;
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::OpenLease(view) => {
+                self.open(view);
+            }
+            Order::Run { renter, work } => {
+                let attempt = work.attempt;
+                if self.running.contains_key(&attempt) {
+                    return; // an order is carried out once
+                }
+                let Some(room) = self.rooms.get(&attempt.lease).cloned() else {
+                    error!(%attempt, "an attempt without a lease");
+                    run::refuse(&self.tools, attempt, "the provider could not set up the lease");
+                    return;
+                };
+                let (attempt_run, stopper) = Attempt::new(self.tools.clone(), room, renter, work);
+                self.running.insert(attempt, stopper);
+                self.attempts.spawn(attempt_run.run());
+            }
+            Order::Stop { attempt, end, grace } => {
+                if let Some(stopper) = self.running.get(&attempt) {
+                    stopper.stop(end, grace);
+                }
+            }
+            Order::CloseLease(lease) => {
+                if let Some(room) = self.rooms.remove(&lease) {
+                    tokio::task::spawn_blocking(move || close(room));
+                }
+            }
+            Order::Forget(lease) => {
+                self.tools.rights.revoke(&lease);
+                let (store, prefix) = (Arc::clone(&self.tools.store), logs::lease_prefix(&lease));
+                tokio::spawn(async move { logs::remove(&store, &prefix).await });
+            }
+            Order::Serve { .. } | Order::Collect { .. } | Order::Abandon(_) | Order::Offer(_) => {
+                debug!("an order for another room");
+            }
+        }
+    }
+
+    fn open(&mut self, view: LeaseView) {
+        let lease = view.lease;
+        match Folders::create(self.tools.scratch.join(lease.to_string())) {
+            Ok(folders) => {
+                let room = Room { view, folders, idle: Mutex::new(Vec::new()) };
+                self.rooms.insert(lease, Arc::new(room));
+            }
+            Err(error) => error!(lease = %lease.short(), %error, "no folder for the lease"),
+        }
+    }
+
+    fn ended(&mut self, ended: Result<AttemptId, JoinError>) {
+        match ended {
+            Ok(attempt) => {
+                self.running.remove(&attempt);
+            }
+            Err(error) => {
+                // The guard of the attempt has reported it as a fault of this provider.
+                error!(%error, "an attempt's task failed");
+                self.running.retain(|_, stopper| !stopper.is_gone());
+            }
+        }
+    }
+}
+
+/// Kills the lease's idle runners and removes its folder.
+fn close(room: Arc<Room>) {
+    let root = room.folders.root().to_owned();
+    // Attempts still winding down hold the room; their runners die when they let go.
+    drop(room);
+    if let Err(error) = std::fs::remove_dir_all(&root)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        warn!(%error, folder = %root.display(), "a lease's folder stays until the next start");
+    }
+}

@@ -1,0 +1,232 @@
+//! Logs of an attempt: into the spool, and to the renter while it runs.
+//!
+//! Two tasks share the work, so that a slow renter never makes the guest wait: the writer appends to the spool and
+//! hands each piece on if the sender has room; the sender sends pieces as they come and reads from the spool whatever it
+//! missed. What a broken stream lost is fetched by the renter by hash at the end.
+
+use std::{sync::Arc, time::Duration};
+
+use souk_protocol::{AttemptId, Hash, LeaseId, List, LogEnd, LogFrame, LogOffsets, LogOpen, MAX_LOG_CHUNK, NodeId};
+use souk_sandbox::{Output, Stream as Which};
+use tokio::{
+    io::AsyncWriteExt as _,
+    sync::{mpsc, watch},
+    time::{sleep, timeout},
+};
+use tracing::debug;
+
+use crate::{
+    frame::{self, FrameError},
+    net::{Net, Protocol, Stream},
+    store::{Spool, SpoolError, Store},
+};
+
+/// Pieces on their way to the sender. When it is full they are not handed on, and read from the spool later.
+const PIECES: usize = 64;
+/// Wait before a broken stream is opened again.
+const REOPEN: Duration = Duration::from_millis(500);
+/// A renter that takes nothing for so long is tried again on a new stream.
+const STALL: Duration = Duration::from_secs(10);
+/// After so long without a new piece the sender looks whether it is behind the spool.
+const BEHIND: Duration = Duration::from_secs(1);
+/// Time for the rest of the log after the attempt's end; then the renter fetches it by hash.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Largest frame of a log stream.
+const MAX_FRAME: usize = MAX_LOG_CHUNK + 64;
+
+/// The spool's folder name of an attempt.
+pub(crate) fn spool_name(attempt: &AttemptId) -> String {
+    format!("{}-{}-{}-{}", attempt.lease, attempt.task, attempt.replica, attempt.number)
+}
+
+/// What the spool's folder names of a lease begin with.
+pub(super) fn lease_prefix(lease: &LeaseId) -> String {
+    format!("{lease}-")
+}
+
+/// Removes the spools of a lease.
+pub(super) async fn remove(store: &Arc<Store>, prefix: &str) {
+    let (dir, prefix) = (store.spool_dir(), prefix.to_owned());
+    let _ = tokio::task::spawn_blocking(move || {
+        for item in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if item.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+                if let Err(error) = std::fs::remove_dir_all(item.path()) {
+                    debug!(%error, "a log stays");
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// Both logs of an attempt.
+#[derive(Debug, Clone)]
+pub(super) struct Logs {
+    pub(super) stdout: Spool,
+    pub(super) stderr: Spool,
+}
+
+impl Logs {
+    pub(super) async fn open(store: &Store, attempt: &AttemptId, cap: u64) -> Result<Self, SpoolError> {
+        let name = spool_name(attempt);
+        Ok(Self { stdout: store.spool(&name, "stdout", cap).await?, stderr: store.spool(&name, "stderr", cap).await? })
+    }
+
+    const fn of(&self, which: Which) -> &Spool {
+        match which {
+            Which::Stdout => &self.stdout,
+            Which::Stderr => &self.stderr,
+        }
+    }
+
+    /// Closes both, durable, and says what is in them. `written` is what the guest wrote, kept or not.
+    pub(super) async fn close(&self, written: (u64, u64)) -> Result<(LogEnd, LogEnd), SpoolError> {
+        let end = |closed: crate::store::Closed, written: u64| LogEnd {
+            len: closed.length,
+            hash: Hash(*closed.hash.as_bytes()),
+            written: written.max(closed.length),
+        };
+        let (stdout, stderr) = (self.stdout.close(None).await?, self.stderr.close(None).await?);
+        Ok((end(stdout, written.0), end(stderr, written.1)))
+    }
+}
+
+/// Takes the guest's output until the runner lets go of `outputs`, into the spools and towards the renter.
+pub(super) async fn write(logs: Logs, mut outputs: mpsc::Receiver<Output>, sender: mpsc::Sender<Output>) -> Result<(), SpoolError> {
+    while let Some(output) = outputs.recv().await {
+        // First on its way, then to the disk: nothing is signed yet.
+        let _ = sender.try_send(output.clone());
+        logs.of(output.stream).append(output.bytes).await?;
+    }
+    Ok(())
+}
+
+/// A channel from [`write`] to [`send`].
+pub(super) fn pieces() -> (mpsc::Sender<Output>, mpsc::Receiver<Output>) {
+    mpsc::channel(PIECES)
+}
+
+/// Sends the logs to the renter until the pieces end and all has been sent, or `over` says that nobody needs them.
+pub(super) async fn send(
+    net: Net,
+    renter: NodeId,
+    attempt: AttemptId,
+    logs: Logs,
+    mut pieces: mpsc::Receiver<Output>,
+    mut over: watch::Receiver<bool>,
+) {
+    let work = async {
+        let mut sender = Sender { net, renter, attempt, logs, stream: None, opened: false, sent: [0, 0] };
+        loop {
+            let sent = match timeout(BEHIND, pieces.recv()).await {
+                Ok(Some(piece)) => sender.piece(piece).await,
+                Ok(None) => break,
+                // A piece that was not handed on has no successor to bring it along.
+                Err(_) => sender.catch_up().await,
+            };
+            if let Err(error) = sent {
+                debug!(%attempt, %error, "log stream broke");
+                sender.stream = None;
+                sleep(REOPEN).await;
+            }
+        }
+        let rest = timeout(LAST_WORDS, async {
+            while sender.catch_up().await.is_err() {
+                sender.stream = None;
+                sleep(REOPEN).await;
+            }
+            if let Some(stream) = &mut sender.stream {
+                let _ = stream.shutdown().await;
+            }
+        });
+        let _ = rest.await;
+    };
+    tokio::select! {
+        () = work => {}
+        _ = over.wait_for(|over| *over) => {}
+    }
+}
+
+struct Sender {
+    net: Net,
+    renter: NodeId,
+    attempt: AttemptId,
+    logs: Logs,
+    stream: Option<Stream>,
+    opened: bool,
+    sent: [u64; 2],
+}
+
+const fn index(which: Which) -> usize {
+    match which {
+        Which::Stdout => 0,
+        Which::Stderr => 1,
+    }
+}
+
+impl Sender {
+    async fn piece(&mut self, piece: Output) -> Result<(), FrameError> {
+        self.connect().await?;
+        let spool = self.logs.of(piece.stream).state().length;
+        let sent = self.sent.get(index(piece.stream)).copied().unwrap_or(0);
+        // The piece is next in line exactly if nothing unsent was spooled before it; it may be in the spool by now.
+        let end = sent.saturating_add(piece.bytes.len() as u64);
+        if spool == sent || spool == end {
+            self.frame(piece.stream, &piece.bytes).await
+        } else {
+            self.catch_up().await
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), FrameError> {
+        if self.stream.is_some() {
+            return Ok(());
+        }
+        let opened = self.net.open_stream(self.renter, Protocol::Log).await;
+        let mut stream = opened.map_err(|error| FrameError::Io(std::io::Error::other(error.to_string())))?;
+        let resumes = self.opened;
+        frame::write(&mut stream, &LogOpen { attempt: self.attempt, resumes }, MAX_FRAME).await?;
+        if resumes {
+            let offsets: LogOffsets = timeout(STALL, frame::read(&mut stream, MAX_FRAME))
+                .await
+                .map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??
+                .ok_or_else(|| std::io::Error::from(std::io::ErrorKind::UnexpectedEof))?;
+            self.sent = [offsets.stdout, offsets.stderr];
+        }
+        self.opened = true;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    async fn catch_up(&mut self) -> Result<(), FrameError> {
+        for which in [Which::Stdout, Which::Stderr] {
+            loop {
+                let sent = self.sent.get(index(which)).copied().unwrap_or(0);
+                if self.logs.of(which).state().length <= sent {
+                    break;
+                }
+                self.connect().await?;
+                let read = self.logs.of(which).read(sent, MAX_LOG_CHUNK as u64).await;
+                let bytes = read.map_err(|error| FrameError::Io(std::io::Error::other(error.to_string())))?;
+                self.frame(which, &bytes).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn frame(&mut self, which: Which, bytes: &[u8]) -> Result<(), FrameError> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let Some(sent) = self.sent.get_mut(index(which)) else { return Ok(()) };
+        for chunk in bytes.chunks(MAX_LOG_CHUNK) {
+            let Ok(bytes) = List::try_from(chunk.to_vec()) else { continue };
+            let stream_number = if index(which) == 0 { 1 } else { 2 };
+            let value = LogFrame { stream: stream_number, offset: *sent, bytes };
+            match timeout(STALL, frame::write(stream, &value, MAX_FRAME)).await {
+                Ok(written) => written?,
+                Err(_) => return Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+            }
+            *sent = sent.saturating_add(chunk.len() as u64);
+        }
+        Ok(())
+    }
+}
