@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Bytes, Capacity, Credits, Discharge, Hash, Isolation, JobId, JobSpec, LeaseEnd, LeaseId, List,
-    LogEnd, Message, Millis, NetworkId, NodeId, Offer, Params, Party, PriceList, Rate, Receipt, Requirement, RunState,
-    Runtime, Sample, TaskResult, Text, Tier, Timestamp, Verified, Work,
+    AttemptEnd, AttemptId, Bytes, Capacity, Credits, Discharge, Hash, Isolation, JobId, JobSpec, LeaseEnd, LeaseId,
+    List, LogEnd, Message, Millis, NetworkId, NodeId, Offer, Params, Party, PriceList, Rate, Receipt, Requirement,
+    RunState, Runtime, Sample, TaskResult, Text, Tier, Timestamp, Verified, Work,
 };
 
 use crate::record::Record;
@@ -260,8 +260,14 @@ pub enum Output {
     },
 
     // Renter
-    /// A lease is there: this peer may fetch the job's module and inputs.
-    Serve(LeaseView),
+    /// An award is out: this peer may fetch the job's module and inputs, and sends logs. Said again after a restart for
+    /// each open lease.
+    Serve {
+        /// The lease, known by its award.
+        lease: LeaseView,
+        /// Whose data may be fetched.
+        spec: Arc<JobSpec>,
+    },
     /// Get outputs and logs as the result says. Answer with [`Event::Held`] or [`Event::NotHeld`].
     Collect {
         /// From whom.

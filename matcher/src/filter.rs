@@ -185,12 +185,7 @@ fn capacity(offer: &Offer, need: &Requirement) -> Vec<Miss> {
     let text = format!("disk >= {}", need.disk.short());
     least("disk", need.disk.0, total.disk.0, text, format!("largest {}", total.disk.short()));
     if misses.is_empty() && free.slots(need) == 0 {
-        let nearest = format!(
-            "free {} cores, {}, {} disk",
-            free.cpu,
-            free.memory.short(),
-            free.disk.short()
-        );
+        let nearest = format!("free {} cores, {}, {} disk", free.cpu, free.memory.short(), free.disk.short());
         misses.push(Miss::soft("no-capacity", "a free slot", nearest, 1));
     }
     misses
@@ -256,7 +251,12 @@ fn measured(provider: &NodeId, demand: &Demand<'_>, known: &Known) -> Vec<Miss> 
     match (demand.sla.reliability, known.reliability) {
         (Some(least), Some(has)) if has < least => {
             let distance = u64::from(least.0.saturating_sub(has.0));
-            misses.push(Miss::hard("reliability", format!("reliability >= {least}"), format!("it has {has}"), distance));
+            misses.push(Miss::hard(
+                "reliability",
+                format!("reliability >= {least}"),
+                format!("it has {has}"),
+                distance,
+            ));
         }
         (Some(least), None) if !demand.open && !demand.market.allow.contains(provider) => {
             let text = format!("reliability >= {least}");

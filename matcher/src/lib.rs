@@ -62,9 +62,9 @@ pub use desk::{BID_BEYOND, Desk, MAX_BIDS, MAX_OFFERS, MAX_OFFLINE, MAX_RETENTIO
 pub use event::{
     AuctionReport, Event, JobState, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState, Token,
 };
-pub use provider::{CapacityView, Earned, LeaseState, MAX_LEASES, Provider, ProviderLease};
-pub use record::{MAX_RECORD, OnceKey, Record, Verdict};
 pub use filter::{Demand, Known, Miss, eligible};
 pub use job::{Attempt, AttemptState, Job, Task};
+pub use provider::{CapacityView, Earned, LeaseState, MAX_LEASES, Provider, ProviderLease};
+pub use record::{MAX_RECORD, OnceKey, Record, Verdict};
 pub use renter::{LeaseAccountView, Plan, PlannedOffer, Renter, RenterLeaseState, WorkError, work};
 pub use trader::{ReplayError, Trader};

@@ -50,7 +50,14 @@ mod tests {
     use super::*;
 
     fn candidate(n: u8, rate: u64, slots: u32) -> Candidate {
-        Candidate { provider: NodeId([n; 32]), document: Hash([n; 32]), rate: Rate(rate), slots, reliability: None, rtt: None }
+        Candidate {
+            provider: NodeId([n; 32]),
+            document: Hash([n; 32]),
+            rate: Rate(rate),
+            slots,
+            reliability: None,
+            rtt: None,
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub fn rank(candidates: Vec<Candidate>, root: &Hash, duration: Millis, loss: Los
             (key, candidate)
         })
         .collect();
-    keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
+    keyed.sort_by_key(|(key, _)| *key);
     keyed.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
@@ -151,7 +151,10 @@ mod tests {
     #[test]
     fn costs_beyond_the_number_range_saturate() {
         let worst = Candidate { reliability: Some(Ppm(0)), ..candidate(1, u64::MAX) };
-        assert_eq!(cost(&worst, Millis(u64::MAX), Loss::Declared(Credits::MAX)).credits(), Credits(94_525_000_000_000_000_000_u128.min(u128::from(u64::MAX)) as u64));
+        assert_eq!(
+            cost(&worst, Millis(u64::MAX), Loss::Declared(Credits::MAX)).credits(),
+            Credits(94_525_000_000_000_000_000_u128.min(u128::from(u64::MAX)) as u64)
+        );
     }
 
     proptest! {

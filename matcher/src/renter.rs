@@ -25,12 +25,15 @@ use crate::{
     trader::ReplayError,
 };
 
+mod assign;
+mod bidding;
 mod fold;
 mod frames;
 mod known;
 mod lease;
 mod place;
 mod results;
+mod search;
 mod time;
 mod views;
 mod work;
@@ -41,9 +44,9 @@ pub use views::{LeaseAccountView, Plan, PlannedOffer, RenterLeaseState};
 pub use work::{WorkError, work};
 
 /// Jobs kept after their end; older ones are in the journal.
-pub const MAX_ENDED: usize = 4_096;
+const MAX_ENDED: usize = 4_096;
 /// Closed leases kept.
-pub const MAX_CLOSED: usize = 4_096;
+const MAX_CLOSED: usize = 4_096;
 /// Results kept with them, over all: about 16 MB. The receipt files of older leases come from the journal.
 const MAX_RESULTS: usize = 16_384;
 /// How long nothing may match before a job that has not started is given up.
@@ -96,6 +99,9 @@ struct Placing {
     refused: BTreeSet<NodeId>,
     /// Providers that broke a promise, and until when they are passed over.
     avoid: BTreeMap<NodeId, Millis>,
+    /// Providers that declined for a reason that waiting does not change. They may be asked again, but a job whose hope
+    /// they are has none.
+    hopeless: BTreeSet<NodeId>,
     /// Since when nothing matches.
     nothing_since: Option<Millis>,
     /// Whether somebody would do, had it room.
@@ -129,6 +135,7 @@ impl Placing {
     /// Somebody matched.
     fn matched(&mut self) {
         self.nothing_since = None;
+        self.hopeless.clear();
         self.backoff = BACKOFF_FIRST;
     }
 
@@ -159,7 +166,8 @@ impl Renter {
             return;
         }
         // A job that waits for slots looks again at once if this is what it waits for.
-        let waiting: Vec<_> = self.placing.iter().filter(|(_, placing)| placing.retry_at.is_some()).map(|(id, _)| *id).collect();
+        let waiting: Vec<_> =
+            self.placing.iter().filter(|(_, placing)| placing.retry_at.is_some()).map(|(id, _)| *id).collect();
         for id in waiting {
             if self.has_room_for(&id, &provider, cx) {
                 if let Some(placing) = self.placing.get_mut(&id) {
@@ -245,7 +253,8 @@ impl Renter {
             match lease.phase {
                 Phase::Awarded(_) => self.void(&lease_id, cx),
                 Phase::Open | Phase::Ending { .. } => {
-                    let held: Vec<_> = lease.open.iter().filter(|(_, open)| open.result.is_some()).map(|(id, _)| *id).collect();
+                    let held: Vec<_> =
+                        lease.open.iter().filter(|(_, open)| open.result.is_some()).map(|(id, _)| *id).collect();
                     for attempt in held {
                         cx.out.push(crate::event::Output::Abandon { attempt });
                         self.judge_for_ended_job(&attempt, cx);
@@ -291,9 +300,10 @@ impl Renter {
 
     /// Says what state a job is in, if it changed.
     fn show_state(&mut self, id: &JobId, cx: &mut Context<'_>) {
-        let awarded = self.leases_of(id).iter().any(|lease| {
-            self.leases.get(lease).is_some_and(|lease| matches!(lease.phase, Phase::Awarded(_)))
-        });
+        let awarded = self
+            .leases_of(id)
+            .iter()
+            .any(|lease| self.leases.get(lease).is_some_and(|lease| matches!(lease.phase, Phase::Awarded(_))));
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.state().is_final() {
             return;

@@ -1,9 +1,9 @@
 //! What the tests of several parts need: keys, a usual slot, usual terms.
 
 use souk_protocol::{
-    Announcement, Array, JobId, JobSpec, Local, Market, Mode, Module, Offer, Retry, RetryOn, Sla,
-    Bytes, Capacity, Credits, Hash, Isolation, Key, List, Millis, MilliCpu, NetworkId, NodeId, Params, Pay, PriceList, Rate,
-    Requirement, Runtime, Signer, Strict, Terms, Text, Tier, Timestamp, Verifier, Verify, VerifyError,
+    Announcement, Array, Bytes, Capacity, Credits, Hash, Isolation, JobId, JobSpec, Key, List, Local, Market, MilliCpu,
+    Millis, Mode, Module, NetworkId, NodeId, Offer, Params, Pay, PriceList, Rate, Requirement, Retry, RetryOn, Runtime,
+    Signer, Sla, Strict, Terms, Text, Tier, Timestamp, Verifier, Verify, VerifyError,
 };
 
 use crate::event::{Now, Policy, Settings};
@@ -42,7 +42,13 @@ pub(crate) fn at(mono: u64) -> Now {
 }
 
 pub(crate) fn settings(boot: u64) -> Settings {
-    Settings { network: NETWORK, params: Params::default(), open: true, boot, seed: [u8::try_from(boot).unwrap_or(0); 32] }
+    Settings {
+        network: NETWORK,
+        params: Params::default(),
+        open: true,
+        boot,
+        seed: [u8::try_from(boot).unwrap_or(0); 32],
+    }
 }
 
 /// One core and 1 GB.
@@ -99,7 +105,12 @@ pub(crate) fn job_spec() -> JobSpec {
     JobSpec {
         name: Text::clipped("hello"),
         labels: std::collections::BTreeMap::new(),
-        module: Module { hash: Hash([3; 32]), len: 1_000, name: Text::clipped("hello.wasm"), entry: Text::clipped("_start") },
+        module: Module {
+            hash: Hash([3; 32]),
+            len: 1_000,
+            name: Text::clipped("hello.wasm"),
+            entry: Text::clipped("_start"),
+        },
         args: Vec::new(),
         env: Vec::new(),
         inputs: Vec::new(),

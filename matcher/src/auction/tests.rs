@@ -60,7 +60,14 @@ fn the_first_bid_of_a_provider_stands() {
 fn table(auction: &Auction) -> Table {
     let fits = |bid: &Bid| {
         let (provider, rate, slots) = (bid.provider, bid.rate, bid.slots);
-        (rate < Rate(100)).then(|| Candidate { provider, document: Hash([0; 32]), rate, slots, reliability: None, rtt: None })
+        (rate < Rate(100)).then_some(Candidate {
+            provider,
+            document: Hash([0; 32]),
+            rate,
+            slots,
+            reliability: None,
+            rtt: None,
+        })
     };
     Table::of(auction, fits, Millis(1_000), Loss::Tenths(5))
 }
@@ -81,8 +88,14 @@ fn the_root_covers_all_bids_and_the_table_those_that_will_do() {
 }
 
 fn invitee(n: u8, rate: u64, newcomer: bool) -> Invitee {
-    let candidate =
-        Candidate { provider: NodeId([n; 32]), document: Hash([n; 32]), rate: Rate(rate), slots: 1, reliability: None, rtt: None };
+    let candidate = Candidate {
+        provider: NodeId([n; 32]),
+        document: Hash([n; 32]),
+        rate: Rate(rate),
+        slots: 1,
+        reliability: None,
+        rtt: None,
+    };
     Invitee { candidate, newcomer }
 }
 

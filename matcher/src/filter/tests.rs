@@ -55,7 +55,10 @@ fn an_offer_that_meets_everything_misses_nothing() {
 
 #[test]
 fn each_constraint_says_what_is_asked_and_how_near_the_offer_came() {
-    assert_eq!(Case::only(|c| c.offer.expires = Timestamp(NOW.0 - 5_000)), miss("expired", "a live offer", "ended 5s ago", false));
+    assert_eq!(
+        Case::only(|c| c.offer.expires = Timestamp(NOW.0 - 5_000)),
+        miss("expired", "a live offer", "ended 5s ago", false)
+    );
     assert_eq!(Case::only(|c| c.offer.tiers = List::default()), miss("tier", "tier bronze", "serves nothing", false));
     assert_eq!(
         Case::only(|c| c.offer.runtimes = List::try_from(vec![Runtime::Oci]).unwrap()),
@@ -66,7 +69,9 @@ fn each_constraint_says_what_is_asked_and_how_near_the_offer_came() {
         miss("isolation", "isolation W0", "has C1", false)
     );
     assert_eq!(
-        Case::only(|c| c.spec.requirement.regions = List::try_from(vec![Text::clipped("fr"), Text::clipped("se")]).unwrap()),
+        Case::only(
+            |c| c.spec.requirement.regions = List::try_from(vec![Text::clipped("fr"), Text::clipped("se")]).unwrap()
+        ),
         miss("region", "region fr, se", "in DE", false)
     );
     assert_eq!(
@@ -96,10 +101,18 @@ fn each_constraint_says_what_is_asked_and_how_near_the_offer_came() {
     );
     assert_eq!(
         Case::only(|c| c.offer.stranger_limit = Credits(4_999)),
-        miss("no-credit", "credit for 0.0050 CR (one attempt: the rate times the timeout)", "a stranger may owe 0.0050 CR", true)
+        miss(
+            "no-credit",
+            "credit for 0.0050 CR (one attempt: the rate times the timeout)",
+            "a stranger may owe 0.0050 CR",
+            true
+        )
     );
     assert_eq!(Case::only(|c| c.offer.ask = None), miss("no-ask", "a standing ask", "only bids", true));
-    assert_eq!(Case::only(|c| c.spec.market.deny = vec![c.offer.provider]), miss("denied", "not on the deny list", "denied", false));
+    assert_eq!(
+        Case::only(|c| c.spec.market.deny = vec![c.offer.provider]),
+        miss("denied", "not on the deny list", "denied", false)
+    );
     assert_eq!(
         Case::only(|c| c.spec.market.allow = vec![NodeId([0; 32])]),
         miss("not-allowed", "on the allow list", "not allowed", false)
@@ -165,7 +178,8 @@ fn hard_misses_come_before_soft_ones() {
 
 #[test]
 fn isolation_classes_replace_only_weaker_ones_of_their_kind() {
-    let stronger: Vec<_> = Isolation::ALL.iter().filter(|have| isolates(**have, Isolation::C1)).map(|c| c.word()).collect();
+    let stronger: Vec<_> =
+        Isolation::ALL.iter().filter(|have| isolates(**have, Isolation::C1)).map(|c| c.word()).collect();
     assert_eq!(stronger, ["C1", "C2", "V1"]);
     assert!(!isolates(Isolation::C1, Isolation::W0) && !isolates(Isolation::W0, Isolation::C1));
     assert!(isolates(Isolation::G2, Isolation::G1) && !isolates(Isolation::G1, Isolation::G2));

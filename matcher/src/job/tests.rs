@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use souk_protocol::{LeaseId, Text};
 
-use super::*;
+use super::{task::MAX_UNSTARTED, *};
 
 fn job(tasks: usize, attempts: u32) -> Job {
     let mut spec = crate::testing::job_spec();
@@ -18,8 +18,7 @@ fn open(job: &mut Job, lease: u8, task: u32) -> AttemptId {
 }
 
 fn close(job: &mut Job, id: &AttemptId, end: AttemptEnd, verdict: Option<Verdict>) -> Result<bool, Misfit> {
-    let closing =
-        Closing { end, verdict, run: Millis(5), reason: String::new(), at: Timestamp(2), result: None };
+    let closing = Closing { end, verdict, run: Millis(5), reason: String::new(), at: Timestamp(2), result: None };
     job.close_attempt(id, closing)
 }
 

@@ -147,7 +147,11 @@ impl Renter {
             Control::Result(result) => self.result(id, &result, cx),
             Control::End { end, reason } => {
                 // Unnumbered: the provider has closed the lease and keeps nothing but this answer.
-                if numbered { self.ended_by_provider(id, end, &reason, cx) } else { self.closed_by_provider(id, end, cx) }
+                if numbered {
+                    self.ended_by_provider(id, end, &reason, cx)
+                } else {
+                    self.closed_by_provider(id, end, cx)
+                }
             }
             Control::Receipt(draft) => self.drafted(id, &draft, cx),
             Control::Notice { .. } => lease.tainted = true,
@@ -216,7 +220,9 @@ impl Renter {
         cx: &mut Context<'_>,
     ) -> bool {
         let due = self.due(&attempt.lease, cx.now.mono);
-        let Some(before) = self.jobs.get(job).and_then(|job| super::task_state(job, attempt.task)) else { return false };
+        let Some(before) = self.jobs.get(job).and_then(|job| super::task_state(job, attempt.task)) else {
+            return false;
+        };
         if fold::handed_out(self, job, attempt, cx.now.wall, due).is_err() {
             return false;
         }
@@ -404,9 +410,10 @@ impl Renter {
         cx.persist(record, Vec::new());
         cx.notify(Notice::Leased { side: Party::Renter, lease: view });
         let promised = self.promised(&job_id);
-        let affordable = self.jobs.get(&job_id).is_some_and(|job| {
-            !job.state().is_final() && job.budget_left(promised).is_none_or(|left| left >= step)
-        });
+        let affordable = self
+            .jobs
+            .get(&job_id)
+            .is_some_and(|job| !job.state().is_final() && job.budget_left(promised).is_none_or(|left| left >= step));
         if affordable {
             self.pump(&job_id, cx);
         } else {

@@ -7,7 +7,7 @@ use souk_protocol::{AttemptEnd, Millis, NodeId, Offer, Ppm, Timestamp, Verified}
 use crate::record::Verdict;
 
 /// Offers kept. More providers than one renter can compare; beyond it a new one replaces the one that ends first.
-pub const MAX_OFFERS: usize = 20_000;
+const MAX_OFFERS: usize = 20_000;
 /// Peers whose round trip is kept. Beyond it new ones are not.
 const MAX_RTTS: usize = 20_000;
 /// Peers whose record is kept. Beyond it new ones are not.

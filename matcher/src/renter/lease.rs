@@ -85,19 +85,12 @@ pub(super) struct Open {
 
 /// What was said to a result.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "nearly all are vouchers")]
 pub(super) enum Answer {
     Done { attempt: AttemptId, run: Millis, voucher: Signed<Voucher> },
     Refused { attempt: AttemptId, reason: Text<200> },
 }
 
 impl Answer {
-    pub(super) const fn attempt(&self) -> AttemptId {
-        match self {
-            Self::Done { attempt, .. } | Self::Refused { attempt, .. } => *attempt,
-        }
-    }
-
     fn body(&self) -> Control {
         match self.clone() {
             Self::Done { attempt, run, voucher } => Control::Done { attempt, run, voucher },

@@ -208,8 +208,14 @@ impl Renter {
 
     /// A task is done: its other attempts are stopped.
     fn stop_others(&mut self, job_id: &JobId, task: u32, cx: &mut Context<'_>) {
-        let others: Vec<_> =
-            self.jobs.get(job_id).and_then(|job| job.task(task)).into_iter().flat_map(Task::open).map(|other| other.id).collect();
+        let others: Vec<_> = self
+            .jobs
+            .get(job_id)
+            .and_then(|job| job.task(task))
+            .into_iter()
+            .flat_map(Task::open)
+            .map(|other| other.id)
+            .collect();
         for other in others {
             if self.result_of(&other).is_some() {
                 cx.out.push(Output::Abandon { attempt: other });

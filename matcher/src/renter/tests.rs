@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use souk_protocol::{
-    Array, AttemptEnd, Bytes, Credits, Hash, JobSpec, LogEnd, Market, MilliCpu, Mode, Module, PriceList, Rate, Retry, RunState,
-    Sla, Text, Work,
+    Array, AttemptEnd, Bytes, Credits, Hash, JobSpec, LogEnd, Market, MilliCpu, Mode, Module, PriceList, Rate, Retry,
+    RunState, Sla, Text, Work,
 };
 
 use super::*;
@@ -28,14 +28,26 @@ pub(super) fn spec(tasks: u32) -> JobSpec {
     JobSpec {
         name: Text::clipped("hello"),
         labels: BTreeMap::new(),
-        module: Module { hash: Hash([3; 32]), len: 1_000, name: Text::clipped("hello.wasm"), entry: Text::clipped("_start") },
+        module: Module {
+            hash: Hash([3; 32]),
+            len: 1_000,
+            name: Text::clipped("hello.wasm"),
+            entry: Text::clipped("_start"),
+        },
         args: vec!["--task={index}".to_owned(), "{{{X}}".to_owned()],
         env: Vec::new(),
         inputs: Vec::new(),
         outputs: Vec::new(),
         requirement: slot(),
         terms: terms(),
-        market: Market { max_rate: None, budget: None, mode: Mode::Auto, local: souk_protocol::Local::First, allow: Vec::new(), deny: Vec::new() },
+        market: Market {
+            max_rate: None,
+            budget: None,
+            mode: Mode::Auto,
+            local: souk_protocol::Local::First,
+            allow: Vec::new(),
+            deny: Vec::new(),
+        },
         sla: Sla { start_within: None, deadline: None, reliability: None, latency: None, loss: None },
         retry: Retry {
             attempts: 3,
@@ -336,7 +348,12 @@ impl World {
     pub(super) fn run_until(&mut self, ms: u64, what: &str, holds: impl Fn(&Self) -> bool) {
         let end = self.now + ms;
         while !holds(self) {
-            assert!(self.step(end), "not within {ms} ms: {what}; the job is {:?}: {:?}", self.job().state(), self.job().why());
+            assert!(
+                self.step(end),
+                "not within {ms} ms: {what}; the job is {:?}: {:?}",
+                self.job().state(),
+                self.job().why()
+            );
         }
     }
 

@@ -204,9 +204,8 @@ impl Renter {
     fn has_given_up(&self, job: &JobId, lease: &LeaseId) -> bool {
         let tasks = self.jobs.get(job).into_iter().flat_map(|job| job.tasks());
         let open = tasks.filter(|task| !task.is_final());
-        open.flat_map(|task| task.attempts()).any(|attempt| {
-            attempt.id.lease == *lease && !attempt.is_open() && attempt.verdict.is_none()
-        })
+        open.flat_map(|task| task.attempts())
+            .any(|attempt| attempt.id.lease == *lease && !attempt.is_open() && attempt.verdict.is_none())
     }
 
     /// Attempts of which nothing came, though the provider is there.
@@ -232,7 +231,10 @@ impl Renter {
         let Some(lease) = self.leases.get(id) else { return };
         let Phase::Ending { end, since, .. } = lease.phase else { return };
         let patience = Millis(grace.0.saturating_mul(DRAFT_GRACES));
-        if lease.is_idle() && cx.now.mono.saturating_sub(since) >= patience && cx.now.mono.saturating_sub(lease.heard) < grace {
+        if lease.is_idle()
+            && cx.now.mono.saturating_sub(since) >= patience
+            && cx.now.mono.saturating_sub(lease.heard) < grace
+        {
             self.close(id, end, cx);
         }
     }

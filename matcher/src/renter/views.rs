@@ -235,7 +235,14 @@ impl Renter {
     pub fn digest(&self) -> Hash {
         let mut text = String::new();
         for job in self.jobs.values() {
-            text.push_str(&format!("{:?} {:?} {:?} {:?} {:?}\n", job.id(), job.state().is_final(), job.cost(), job.reserved(), job.leases()));
+            text.push_str(&format!(
+                "{:?} {:?} {:?} {:?} {:?}\n",
+                job.id(),
+                job.state().is_final(),
+                job.cost(),
+                job.reserved(),
+                job.leases()
+            ));
             for (index, task) in job.tasks().iter().enumerate() {
                 let outcome = if task.is_final() { format!("{:?}", task.state()) } else { "open".to_owned() };
                 text.push_str(&format!("{index} {outcome}"));
@@ -283,7 +290,8 @@ fn view(lease: &Lease) -> LeaseAccountView {
 /// The least and the most a job would cost at these offers, best first: the slots it runs on at once are the cheapest.
 fn estimate(spec: &JobSpec, offers: &[PlannedOffer]) -> (Option<Credits>, Option<Credits>) {
     let tasks = u64::from(spec.task_count());
-    let mut rates: Vec<(Rate, u32)> = offers.iter().filter_map(|offer| offer.rate.map(|rate| (rate, offer.slots.max(1)))).collect();
+    let mut rates: Vec<(Rate, u32)> =
+        offers.iter().filter_map(|offer| offer.rate.map(|rate| (rate, offer.slots.max(1)))).collect();
     rates.sort();
     let Some((cheapest, _)) = rates.first().copied() else { return (None, None) };
     let mut left = spec.array.max_parallel.max(1).min(spec.task_count());

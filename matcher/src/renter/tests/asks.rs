@@ -90,7 +90,8 @@ fn an_array_takes_the_cheapest_slots_and_reuses_its_leases() {
     assert_eq!(world.run_to_end(60_000), JobState::Succeeded);
     world.settle(5_000);
     // Four slots of the cheapest, two of the next; nothing of the dearest.
-    let slots: BTreeMap<NodeId, u32> = world.renter().leases().map(|lease| (lease.lease.peer, lease.lease.slots)).collect();
+    let slots: BTreeMap<NodeId, u32> =
+        world.renter().leases().map(|lease| (lease.lease.peer, lease.lease.slots)).collect();
     assert_eq!(slots, BTreeMap::from([(world.id(2), 4), (world.id(3), 2)]));
     assert_eq!(world.runs.len(), 20);
     assert_eq!(world.job().done(), 20);
@@ -151,7 +152,9 @@ fn a_job_waits_for_room_when_everybody_is_full() {
     }
     world.run_for(45_000); // longer than the patience when nothing matches
     assert!(world.renter().jobs().all(|job| !job.state().is_final()));
-    world.run_until(200_000, "all are done", |world| world.renter().jobs().all(|job| job.state() == JobState::Succeeded));
+    world.run_until(200_000, "all are done", |world| {
+        world.renter().jobs().all(|job| job.state() == JobState::Succeeded)
+    });
     assert_eq!(world.runs.len(), 3);
 }
 

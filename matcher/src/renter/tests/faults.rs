@@ -131,7 +131,10 @@ fn outputs_that_cannot_be_had_are_not_paid_for_and_the_task_is_tried_again() {
     assert_eq!(world.job().cost(), Credits(0));
     assert_eq!(world.attempts().len(), 3);
     let because = &world.job().because()[0];
-    assert_eq!(because.nearest.as_deref(), Some("task 0 ended done with exit code 0: its outputs could not be had: a hash differs"));
+    assert_eq!(
+        because.nearest.as_deref(),
+        Some("task 0 ended done with exit code 0: its outputs could not be had: a hash differs")
+    );
     world.assert_books_agree();
 }
 

@@ -1,7 +1,8 @@
 //! A hand-made provider at the other end: what an honest one would never say.
 
 use souk_protocol::{
-    Accepted, Announcement, Award, Bid, Control, Key, LeaseFrame, Message, Receipt, Signed, Signer, TaskResult, Timestamp,
+    Accepted, Announcement, Award, Bid, Control, Key, LeaseFrame, Message, Receipt, Signed, Signer, TaskResult,
+    Timestamp,
 };
 
 use super::*;
@@ -178,7 +179,9 @@ impl Stall {
             Message::Lease(LeaseFrame { body: Control::Done { run, voucher, .. }, .. }) => {
                 Some(format!("done {} for {}", run, voucher.peek().unwrap().total.0))
             }
-            Message::Lease(LeaseFrame { body: Control::Refused { reason, .. }, .. }) => Some(format!("refused: {reason}")),
+            Message::Lease(LeaseFrame { body: Control::Refused { reason, .. }, .. }) => {
+                Some(format!("refused: {reason}"))
+            }
             _ => None,
         });
         let mut answers: Vec<_> = answers.collect();

@@ -82,14 +82,18 @@ fn without_credit_the_job_says_so() {
 fn failures_beyond_the_limit_fail_the_job_and_those_within_do_not() {
     for (most, state) in [(1, JobState::Failed), (2, JobState::Succeeded)] {
         let mut world = World::new(vec![priced(200_000, 0)]);
-        world.program = |_, attempt| if attempt.task < 2 { (AttemptEnd::Failed, 300) } else { (AttemptEnd::Done, 2_000) };
+        world.program =
+            |_, attempt| if attempt.task < 2 { (AttemptEnd::Failed, 300) } else { (AttemptEnd::Done, 2_000) };
         let mut job = spec(6);
         job.array.max_failures = most;
         world.submit(job);
         assert_eq!(world.run_to_end(60_000), state);
         world.settle(60_000);
         assert_eq!(world.job().because()[0].code, "failed");
-        assert_eq!(world.job().because()[0].nearest.as_deref(), Some("task 0 ended failed with exit code 3: as the test has it"));
+        assert_eq!(
+            world.job().because()[0].nearest.as_deref(),
+            Some("task 0 ended failed with exit code 3: as the test has it")
+        );
         world.assert_books_agree();
     }
 }
@@ -198,9 +202,10 @@ fn what_is_not_built_yet_is_refused_and_never_ignored() {
 }
 
 #[test]
-fn ten_thousand_tasks_cost_little_to_keep() {
+fn thousands_of_tasks_take_as_many_leases_as_receipts_can_list() {
     let mut wide = priced(200_000, 0);
-    wide.total = souk_protocol::Capacity { cpu: MilliCpu(64_000), memory: Bytes(64_000_000_000), disk: Bytes(100_000_000_000) };
+    wide.total =
+        souk_protocol::Capacity { cpu: MilliCpu(64_000), memory: Bytes(64_000_000_000), disk: Bytes(100_000_000_000) };
     wide.stranger_limit = Credits(10_000_000_000);
     wide.strangers_limit = Credits(10_000_000_000);
     let mut world = World::new(vec![wide]);
@@ -223,10 +228,10 @@ fn a_plan_names_offers_cost_and_near_misses() {
     let trader = world.trader(0);
     let plan = trader.renter.plan(&job, &trader.books, trader.settings(), at(world.now()).wall);
     assert_eq!((plan.matched, plan.seen), (2, 3));
-    assert_eq!(plan.offers.iter().map(|offer| (offer.rate, offer.slots)).collect::<Vec<_>>(), [
-        (Some(Rate(200_000)), 4),
-        (Some(Rate(300_000)), 4)
-    ]);
+    assert_eq!(
+        plan.offers.iter().map(|offer| (offer.rate, offer.slots)).collect::<Vec<_>>(),
+        [(Some(Rate(200_000)), 4), (Some(Rate(300_000)), 4)]
+    );
     assert_eq!(plan.low, Some(Credits(6 * STEP)));
     assert_eq!(plan.high, Some(Credits(12 * 5_000)));
     assert_eq!(plan.near_misses[0].code, "tier");

@@ -1,0 +1,256 @@
+//! Auctions of a job: invitations, bids and declines, the table, its awards.
+
+use std::collections::BTreeMap;
+
+use souk_protocol::{Announcement, Basis, Bid, Decline, DeclineCode, Hash, JobId, Message, NodeId, Rate, Verified};
+
+use super::{
+    Renter,
+    lease::{Lease, Phase},
+    place::MAX_LISTED,
+    reason,
+};
+use crate::{
+    auction::{self, Auction, Heard, Invitee, Table, count},
+    context::Context,
+    event::Reason,
+    filter::{self, Miss},
+    rank::{Candidate, Loss},
+};
+
+impl Renter {
+    /// Invites providers to bid.
+    pub(super) fn open_auction(&mut self, id: &JobId, wanted: u32, cx: &mut Context<'_>) {
+        let (Some(job), Some(placing)) = (self.jobs.get(id), self.placing.get(id)) else { return };
+        let spec = std::sync::Arc::clone(job.spec());
+        let demand = self.demand(job, self.promised(id), cx.settings);
+        let found = self.search(&demand, cx.now.wall, cx.books);
+        let now = cx.now;
+        let silent = self.silent();
+        let known: Vec<_> = found
+            .inviting
+            .iter()
+            .filter(|offer| !placing.avoid.contains_key(&offer.provider) && !silent.contains(&offer.provider))
+            .filter(|offer| self.next_task(job, &offer.provider).is_some())
+            .collect();
+        // One that only bids is taken to ask what the others ask.
+        let typical = found.inviting.iter().filter_map(|offer| filter::ask(offer, &spec.requirement)).min();
+        let invitees: Vec<_> = known
+            .iter()
+            .map(|offer| {
+                let rate = filter::ask(offer, &spec.requirement).or(typical).unwrap_or(Rate::ZERO);
+                let candidate = self.candidate(offer, rate, 1);
+                Invitee { newcomer: candidate.reliability.is_none(), candidate }
+            })
+            .collect();
+        let (seen, hints) = (found.seen, found.reasons());
+        let broke = found.inviting.is_empty() && found.only("budget");
+        if invitees.is_empty() {
+            // Passed over for now.
+            let full = found.inviting.iter().any(|offer| !placing.hopeless.contains(&offer.provider));
+            let text = format!("of {seen} offers none will do");
+            let summary = vec![reason("no-offers", text, u64::from(seen), None)];
+            return self.nothing(id, full, broke, [summary, hints].concat(), cx);
+        }
+        let window = cx.settings.params.bid_window_max;
+        let call = Announcement {
+            renter: cx.me(),
+            network: cx.settings.network,
+            job: *id,
+            round: placing.round,
+            requirement: spec.requirement.clone(),
+            terms: spec.terms,
+            slots: wanted,
+            tasks: spec.task_count(),
+            data: spec.data_len(),
+            max_rate: spec.market.max_rate,
+            issued: now.wall,
+            closes: now.wall.saturating_add(window),
+        };
+        let Some(call) = cx.sign(&call) else { return };
+        let chosen =
+            auction::invites(invitees, &call.hash(), spec.terms.timeout, Loss::of(spec.sla.loss, spec.terms.tier));
+        let invited: Vec<_> = chosen.iter().map(|provider| (*provider, self.rtts.get(provider))).collect();
+        for provider in &chosen {
+            cx.send(*provider, Message::Announce(call.signed().clone()));
+        }
+        self.auctions.insert(call.hash(), *id);
+        if let Some(placing) = self.placing.get_mut(id) {
+            placing.auction = Some(Auction::open(call, invited, now.mono, window));
+        }
+    }
+
+    pub(crate) fn bid(&mut self, bid: Verified<Bid>, cx: &mut Context<'_>) {
+        let Some(id) = self.auctions.get(&bid.announcement).copied() else { return }; // late: the round is closed
+        let provider = bid.provider;
+        let Some(auction) = self.placing.get_mut(&id).and_then(|placing| placing.auction.as_mut()) else { return };
+        match auction.bid(bid) {
+            Heard::Counted | Heard::Ignored => {}
+            Heard::Contradicts => cx.blame(provider, "two different bids on one announcement"),
+            Heard::Uninvited => cx.blame(provider, "a bid without an invitation"),
+        }
+        self.close_auction(&id, cx);
+    }
+
+    pub(crate) fn decline(&mut self, from: NodeId, decline: Decline, cx: &mut Context<'_>) {
+        if let Some(id) = self.auctions.get(&decline.subject).copied() {
+            if let Some(auction) = self.placing.get_mut(&id).and_then(|placing| placing.auction.as_mut()) {
+                auction.decline(&from, decline);
+            }
+            return self.close_auction(&id, cx);
+        }
+        let award = self.live_leases.iter().filter_map(|id| self.leases.get(id)).find(|lease| {
+            lease.provider() == from
+                && matches!(lease.phase, Phase::Awarded(_))
+                && lease.award_hash() == decline.subject
+        });
+        let Some((lease, id)) = award.map(|lease| (lease.id(), lease.job())) else { return };
+        if let Some(placing) = self.placing.get_mut(&id) {
+            placing.refused.insert(from);
+            placing.full |= is_about_room(decline.code);
+            if matches!(decline.code, DeclineCode::ClockSkew | DeclineCode::Denied) {
+                placing.avoid.insert(from, cx.now.mono.saturating_add(super::AVOID));
+            }
+            // An offer that is unknown there will be followed by another.
+            if !is_about_room(decline.code) && decline.code != DeclineCode::Unknown {
+                placing.hopeless.insert(from);
+            }
+        }
+        if let Some(job) = self.jobs.get_mut(&id) {
+            let nearest = (!decline.nearest.is_empty()).then(|| decline.nearest.to_string());
+            job.hint(reason(decline.code.word(), format!("awards declined: {}", decline.code), 1, nearest));
+        }
+        self.drop_award(&lease, cx);
+    }
+
+    /// Closes an auction once everybody has answered or had the time to.
+    pub(super) fn close_auction(&mut self, id: &JobId, cx: &mut Context<'_>) {
+        let Some(placing) = self.placing.get_mut(id) else { return };
+        if !placing.auction.as_ref().is_some_and(|auction| auction.is_over(cx.now.mono)) {
+            return;
+        }
+        let Some(auction) = placing.auction.take() else { return };
+        self.auctions.remove(&auction.call().hash());
+        let Some(job) = self.jobs.get(id) else { return };
+        let demand = self.demand(job, self.promised(id), cx.settings);
+        let terms = &job.spec().terms;
+        let mut unfit: BTreeMap<&'static str, (u64, Miss)> = BTreeMap::new();
+        let fits = |bid: &Bid| {
+            let known = self.known(&bid.provider, cx.books);
+            match filter::bid(bid, &demand, &known, cx.now.wall) {
+                Ok(()) => Some(Candidate {
+                    provider: bid.provider,
+                    document: Hash([0; 32]), // the table knows it
+                    rate: bid.rate,
+                    slots: bid.slots,
+                    reliability: known.reliability,
+                    rtt: known.rtt,
+                }),
+                Err(miss) => {
+                    let entry = unfit.entry(miss.code).or_insert_with(|| (0, miss.clone()));
+                    entry.0 = entry.0.saturating_add(1);
+                    if miss.distance < entry.1.distance {
+                        entry.1 = miss;
+                    }
+                    None
+                }
+            }
+        };
+        let table = Table::of(&auction, fits, terms.timeout, Loss::of(job.spec().sla.loss, terms.tier));
+        let wanted = self.wanted(id);
+        let mut left = wanted;
+        let listed = table.bids().take(MAX_LISTED).map(|bid| {
+            let won = left > 0;
+            left = left.saturating_sub(bid.slots);
+            (bid.provider, bid.rate, bid.slots, won)
+        });
+        let report = auction.report(listed.collect(), cx.now.mono);
+        let empty = table.is_used_up();
+        let full = auction.declines().any(|(_, decline)| is_about_room(decline.code));
+        let hints = why_no_bids(&auction, &unfit);
+        self.reported(id, report, cx);
+        if let Some(placing) = self.placing.get_mut(id) {
+            placing.round = placing.round.saturating_add(1);
+            placing.table = (!empty).then_some(table);
+        }
+        if empty {
+            self.nothing(id, full, false, hints, cx);
+        } else {
+            if let Some(job) = self.jobs.get_mut(id) {
+                job.hints = hints;
+            }
+            self.award_by_table(id, wanted, cx);
+        }
+        self.show_state(id, cx);
+    }
+
+    /// Awards to the next best of the table until the slots are covered or it is used up.
+    pub(super) fn award_by_table(&mut self, id: &JobId, wanted: u32, cx: &mut Context<'_>) {
+        let mut left = wanted;
+        while left > 0 {
+            let Some(placing) = self.placing.get_mut(id) else { return };
+            let Some(table) = placing.table.as_mut() else { return };
+            let root = table.root();
+            let Some(bid) = table.take() else {
+                placing.table = None;
+                placing.wait(cx.now.mono);
+                return;
+            };
+            if bid.valid_until < cx.now.wall || placing.passes_over(&bid.provider, cx.now.mono) {
+                continue;
+            }
+            if self.jobs.get(id).is_none_or(|job| self.next_task(job, &bid.provider).is_none()) {
+                continue;
+            }
+            let slots = bid.slots.min(left);
+            let basis = Basis::Bid { bid: bid.hash(), table: root };
+            left = left.saturating_sub(self.send_award(id, bid.provider, basis, bid.rate, slots, cx));
+        }
+    }
+
+    pub(crate) fn send_failed(&mut self, peer: NodeId, cx: &mut Context<'_>) {
+        let awards: Vec<_> = self
+            .live_leases
+            .iter()
+            .filter_map(|id| self.leases.get(id))
+            .filter(|lease| lease.provider() == peer && matches!(lease.phase, Phase::Awarded(_)))
+            .map(Lease::id)
+            .collect();
+        for id in awards {
+            self.void(&id, cx);
+        }
+        let auctions: Vec<_> = self.auctions.values().copied().collect();
+        for id in auctions {
+            if let Some(auction) = self.placing.get_mut(&id).and_then(|placing| placing.auction.as_mut()) {
+                auction.unreachable(&peer);
+            }
+            self.close_auction(&id, cx);
+        }
+    }
+}
+
+/// Whether a decline says that waiting may help.
+const fn is_about_room(code: DeclineCode) -> bool {
+    matches!(code, DeclineCode::NoCapacity | DeclineCode::Busy)
+}
+
+/// Why an auction gave no bid that will do.
+fn why_no_bids(auction: &Auction, unfit: &BTreeMap<&'static str, (u64, Miss)>) -> Vec<Reason> {
+    let (invited, silent) = (auction.invited(), auction.silent());
+    let text = format!("of {invited} invited providers none made a bid that will do; {silent} did not answer");
+    let mut reasons = vec![reason("no-bids", text, u64::from(count(invited)), None)];
+    let mut declines: BTreeMap<DeclineCode, (u64, String)> = BTreeMap::new();
+    for (_, decline) in auction.declines() {
+        let entry = declines.entry(decline.code).or_insert_with(|| (0, decline.nearest.to_string()));
+        entry.0 = entry.0.saturating_add(1);
+    }
+    for (code, (count, nearest)) in declines {
+        let nearest = (!nearest.is_empty()).then_some(nearest);
+        reasons.push(reason(code.word(), format!("providers declined: {code}"), count, nearest));
+    }
+    for (count, miss) in unfit.values() {
+        let nearest = (!miss.nearest.is_empty()).then(|| miss.nearest.clone());
+        reasons.push(reason(miss.code, format!("bids that fail {}", miss.text), *count, nearest));
+    }
+    reasons
+}
