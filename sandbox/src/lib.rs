@@ -48,6 +48,8 @@
 //! # Ok(()) }
 //! ```
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
+
 mod cache;
 mod child;
 mod compile;

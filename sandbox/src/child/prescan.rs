@@ -79,7 +79,7 @@ fn header(bytes: &[u8]) -> Result<(), ModuleError> {
         _ if bytes.trim_ascii_start().starts_with(b"(module") => {
             not_wasm("this is the text format; assemble it first (wat2wasm)")
         }
-        [head @ ..] => {
+        head => {
             let head: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
             not_wasm(&format!("it starts with {}, not 00 61 73 6d", head.join(" ")))
         }
@@ -111,7 +111,7 @@ struct Scan {
 impl Scan {
     fn payload(&mut self, payload: Payload<'_>, offered: &Offered) -> Result<(), ModuleError> {
         match payload {
-            Payload::Version { encoding, .. } if encoding == Encoding::Component => {
+            Payload::Version { encoding: Encoding::Component, .. } => {
                 return Err(ModuleError::Component);
             }
             Payload::TypeSection(groups) => {

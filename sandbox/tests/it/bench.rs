@@ -115,7 +115,8 @@ impl Bench {
 
     /// Every process this bench took is gone.
     pub(crate) async fn nothing_left(&self) {
-        for pid in self.pids.borrow_mut().drain(..) {
+        let pids = std::mem::take(&mut *self.pids.borrow_mut());
+        for pid in pids {
             assert!(gone(pid).await, "process {pid} is left");
         }
     }

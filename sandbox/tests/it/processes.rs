@@ -310,17 +310,33 @@ async fn a_runner_dies_with_its_node() {
 #[ignore = "a measurement"]
 async fn what_it_costs() {
     let bench = Bench::with(2);
-    bench.pool.warm().await.unwrap();
+    let config = |ahead| PoolConfig {
+        program: runner(),
+        args: Vec::new(),
+        ahead,
+        cache_dir: bench.root().join("cache"),
+        secret: [9; 32],
+    };
     let module = bench.compile(&hello()).await.unwrap();
-    let mut takes = Vec::new();
-    for _ in 0..25 {
-        let began = Instant::now();
-        let runner = bench.take(&module, &short()).await;
-        takes.push(began.elapsed());
-        runner.close().await;
-        while bench.pool.ready() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+    for (name, pool) in [
+        ("take from those ahead", Pool::new(config(2))),
+        ("the same without namespaces", Pool::without_namespaces(config(2))),
+        ("take with none ahead", Pool::new(config(0))),
+    ] {
+        pool.warm().await.unwrap();
+        let ahead = pool.ready();
+        let mut takes = Vec::new();
+        for _ in 0..25 {
+            let began = Instant::now();
+            let runner = pool.take(&bench.folders, &module, &short()).await.unwrap();
+            takes.push(began.elapsed());
+            runner.close().await;
+            while pool.ready() < ahead.min(2) && name != "take with none ahead" {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
+        takes.sort();
+        println!("{name}: p50 {:?}, p95 {:?}", takes[12], takes[23]);
     }
     let mut runner = bench.take(&module, &short()).await;
     let task = bench.task();
@@ -330,8 +346,6 @@ async fn what_it_costs() {
         run_on(&mut runner, &task, &short()).await;
         calls.push(began.elapsed());
     }
-    takes.sort();
     calls.sort();
-    println!("take from those ahead: p50 {:?}, p95 {:?}", takes[12], takes[23]);
     println!("warm call: p50 {:?}, p95 {:?}", calls[500], calls[950]);
 }
