@@ -192,7 +192,7 @@ impl World<'_> {
         let (now, attempt) = (self.now, work.attempt);
         self.tell(|_| format!("{index} runs {attempt}"));
         self.report.attempts += 1;
-        self.ledger.begun(now, attempt);
+        self.ledger.begun(now, attempt, self.nodes.get(index).map_or(0, |node| node.boot));
         let fate = workload::fate(self.seed, self.scenario, &work.job, &attempt);
         let Some(node) = self.nodes.get_mut(index) else { return };
         let limit = node.policy.stranger_limit;

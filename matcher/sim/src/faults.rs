@@ -143,7 +143,7 @@ impl World<'_> {
         let Some(alive) = node.alive.take() else { return };
         self.report.crashes += 1;
         for (attempt, ran) in alive.executor.attempts(now) {
-            self.ledger.killed(attempt, ran);
+            self.ledger.ran(attempt, ran, false);
         }
         self.lose_unsynced(index);
         self.tell(|_| format!("{index} crashes, back in {away}"));

@@ -13,7 +13,7 @@ pub enum Invariant {
     OneDone,
     /// Leases never hold more than the machine, attempts never more than the slots of their lease.
     NothingOversold,
-    /// An attempt is executed once, or again after a crash took it.
+    /// An attempt is executed once, or again after a crash took it with its result.
     RunsOnce,
     /// Each attempt and each task and replica is paid for once, to one provider, by a voucher that follows the last.
     PaidOnce,
@@ -145,7 +145,7 @@ pub fn nothing_runs_on<'a>(lease: &LeaseId, mut running: impl Iterator<Item = &'
     check(Invariant::NothingOversold, left.is_none(), || format!("lease closed under {}", show(left)))
 }
 
-/// An attempt is begun that was not begun before, unless a crash took it.
+/// An attempt is begun that was not begun before, unless a crash took it with its result.
 ///
 /// # Errors
 /// [`Invariant::RunsOnce`].
@@ -185,12 +185,13 @@ pub fn paid_once(before: Option<&AttemptId>, now: &AttemptId) -> Result<(), Faul
     check(Invariant::PaidOnce, before.is_none(), || format!("{now} is paid as done, and {} was before", show(before)))
 }
 
-/// What is billed was run for at least as long, and within its limit. `ran` is what the machine knows.
+/// What is billed was run for at least as long, and within its limit. `ran` is what the machine knows: nothing of an
+/// attempt that was cancelled before it began, for which no time can be billed.
 ///
 /// # Errors
 /// [`Invariant::PaidWorkWasDone`].
 pub fn paid_work_was_done(item: &Billed, ran: Option<Millis>, timeout: Millis) -> Result<(), Fault> {
-    let holds = ran.is_some_and(|ran| item.run <= ran) && item.run <= timeout;
+    let holds = item.run <= ran.unwrap_or_default() && item.run <= timeout;
     check(Invariant::PaidWorkWasDone, holds, || {
         format!("{} is billed {} ms, ran {ran:?} of at most {} ms", item.attempt, item.run.0, timeout.0)
     })

@@ -93,8 +93,8 @@ enum SideState {
 
 #[derive(Debug, Default)]
 struct AttemptFacts {
-    /// It is under way or has ended; an attempt that a crash took may be begun again.
-    begun: bool,
+    /// The run of its provider in which it was last begun.
+    begun: Option<u64>,
     ran: Option<Millis>,
     has_outputs: bool,
     held: bool,
@@ -173,11 +173,11 @@ impl Ledger {
         self.jobs.iter().map(|(job, facts)| (job, JobSum { state: facts.ended, done: facts.done.len() }))
     }
 
-    /// An attempt begins on a machine.
-    pub(crate) fn begun(&mut self, at: Micros, attempt: AttemptId) {
+    /// An attempt begins on a machine, in this run of its node.
+    pub(crate) fn begun(&mut self, at: Micros, attempt: AttemptId, boot: u64) {
         let facts = self.attempts.entry(attempt).or_default();
-        let outcome = invariant::runs_once(&attempt, facts.begun);
-        facts.begun = true;
+        let outcome = invariant::runs_once(&attempt, facts.begun == Some(boot) || facts.delivered);
+        facts.begun = Some(boot);
         self.check(at, outcome);
     }
 
@@ -186,12 +186,6 @@ impl Ledger {
         let facts = self.attempts.entry(attempt).or_default();
         facts.ran = Some(ran);
         facts.has_outputs = has_outputs;
-    }
-
-    /// A crash took an attempt that was under way.
-    pub(crate) fn killed(&mut self, attempt: AttemptId, ran: Millis) {
-        self.ran(attempt, ran, false);
-        self.attempts.entry(attempt).or_default().begun = false;
     }
 
     /// A renter holds the outputs and logs of an attempt.

@@ -25,6 +25,8 @@ pub struct Scenario {
     pub bad_tasks: u32,
     /// Jobs that are cancelled at some time, in millionths.
     pub cancelled: u32,
+    /// Jobs with a budget, in millionths.
+    pub budgeted: u32,
     /// Jobs are submitted until then.
     pub submit_until: Micros,
     /// Rules of the network.
@@ -153,6 +155,7 @@ impl Scenario {
             longest_task: Micros::millis(2_000),
             bad_tasks: 0,
             cancelled: 0,
+            budgeted: 0,
             submit_until: Micros::millis(5_000),
             params: params(),
             stranger_limit: Credits::from_credits(1),
@@ -177,6 +180,7 @@ impl Scenario {
             longest_task: Micros::millis(6_000),
             bad_tasks: 60_000,
             cancelled: 120_000,
+            budgeted: 300_000,
             submit_until: Micros::millis(60_000),
             params: params(),
             stranger_limit: Credits(50_000),
@@ -200,6 +204,55 @@ impl Scenario {
             faults_until: Micros::millis(100_000),
             duration: Micros::millis(900_000),
             broken: None,
+        }
+    }
+
+    /// A few nodes that are killed, cut off and confused all the time.
+    #[must_use]
+    pub fn storm() -> Self {
+        let market = Self::market();
+        Self {
+            name: "storm".to_owned(),
+            nodes: 12,
+            renters: 4,
+            providers: 10,
+            jobs: 10,
+            max_tasks: 60,
+            cancelled: 200_000,
+            faults: Faults {
+                loss: 80_000,
+                duplicated: 100_000,
+                reordered: 400_000,
+                crashes: 60,
+                away: (Micros::millis(50), Micros::millis(40_000)),
+                cuts: 8,
+                longest_cut: Micros::millis(30_000),
+                disconnects: 120,
+                slowest_sync: Micros::millis(1_500),
+                uncollectable: 50_000,
+                bad_clocks: 1,
+                ..market.faults
+            },
+            ..market
+        }
+    }
+
+    /// A market where nobody lends much and nobody spends much.
+    #[must_use]
+    pub fn thrifty() -> Self {
+        let market = Self::market();
+        Self {
+            name: "thrifty".to_owned(),
+            nodes: 16,
+            renters: 8,
+            providers: 10,
+            jobs: 16,
+            max_tasks: 60,
+            budgeted: 800_000,
+            stranger_limit: Credits(5_000),
+            discharge_every: Some(Micros::millis(5_000)),
+            faults: Faults { crashes: 12, cuts: 2, disconnects: 20, ..market.faults },
+            ..market
         }
     }
 }

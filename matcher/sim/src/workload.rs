@@ -67,7 +67,7 @@ fn spec(dice: &mut Dice, scenario: &Scenario, at: Micros, number: usize) -> JobS
     let tasks = tasks(dice, scenario.max_tasks);
     let mode = *dice.pick(&[Mode::Auto, Mode::Auction, Mode::Ask]).unwrap_or(&Mode::Auto);
     let timeout = Millis(scenario.longest_task.to_millis().0.saturating_mul(2));
-    let budget = (with_faults && dice.chance(300_000)).then(|| Credits(dice.between(2_000, 200_000)));
+    let budget = dice.chance(scenario.budgeted).then(|| Credits(dice.between(2_000, 60_000)));
     let limits = with_faults && dice.chance(500_000);
     let sla = Sla {
         start_within: limits.then(|| Millis(dice.between(30_000, 90_000))),

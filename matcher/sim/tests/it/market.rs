@@ -14,21 +14,19 @@ use std::{
 
 use souk_sim::{Report, Scenario, run, run_traced};
 
-/// Seeds of a run of the tests. `SOUK_SIM_SEED=n` runs that one alone, `SOUK_SIM_TRACE=1` tells all that happens in
-/// it, `SOUK_SIM_SEEDS=from..to` runs others.
-const SEEDS: Range<u64> = 0..1_000;
-
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok()?.parse().ok()
 }
 
-fn seeds() -> Range<u64> {
+/// `SOUK_SIM_SEED=n` runs that seed alone, `SOUK_SIM_TRACE=1` tells all that happens in it, `SOUK_SIM_SEEDS=from..to`
+/// runs others than the test's own.
+fn seeds(default: Range<u64>) -> Range<u64> {
     if let Some(seed) = number("SOUK_SIM_SEED") {
         return seed..seed + 1;
     }
     let range = env::var("SOUK_SIM_SEEDS").ok();
     let range = range.as_deref().and_then(|text| text.split_once(".."));
-    range.map_or(SEEDS, |(from, to)| from.parse().unwrap()..to.parse().unwrap())
+    range.map_or(default, |(from, to)| from.parse().unwrap()..to.parse().unwrap())
 }
 
 /// Runs all seeds on all processors. Answers the reports that do not hold and sums of all.
@@ -88,36 +86,61 @@ fn one(seed: u64, scenario: &Scenario) -> Report {
     }
 }
 
-#[test]
-fn a_thousand_troubled_markets_keep_every_invariant() {
+/// Runs a scenario with all seeds and tells how to run again what does not hold. Answers the sums.
+fn all_hold(scenario: &Scenario, default: Range<u64>) -> BTreeMap<&'static str, u64> {
     let started = Instant::now();
-    let scenario = match env::var("SOUK_SIM_SCENARIO").as_deref() {
-        Ok("smoke") => Scenario::smoke(),
-        _ => Scenario::market(),
-    };
-    let (bad, sums) = run_all(&scenario, seeds());
-    eprintln!("{sums:?} in {:?}", started.elapsed());
+    let (bad, sums) = run_all(scenario, seeds(default));
+    eprintln!("{}: {sums:?} in {:?}", scenario.name, started.elapsed());
     for report in bad.iter().take(20) {
-        eprintln!("{report}  again: SOUK_SIM_SEED={} SOUK_SIM_TRACE=1 cargo test --release -p souk-sim thousand -- --nocapture", report.seed);
+        eprintln!("{report}  again: SOUK_SIM_SEED={} SOUK_SIM_TRACE=1 cargo test --release -p souk-sim {} -- --nocapture", report.seed, scenario.name);
     }
     let kinds = bad.iter().filter_map(|report| report.violations.first()).fold(BTreeMap::new(), |mut kinds, first| {
         *kinds.entry(first.invariant.name()).or_insert(0) += 1;
         kinds
     });
     assert!(bad.is_empty(), "{} of {} seeds do not hold: {kinds:?}", bad.len(), sums.get("seeds").unwrap_or(&0));
+    sums
+}
+
+/// The faults were there, and the market lived with them.
+fn at_least(sums: &BTreeMap<&'static str, u64>, least: &[(&str, u64)]) {
+    for (name, least) in least {
+        assert!(sums.get(name).is_some_and(|value| value >= least), "{name}, at least {least}: {sums:?}");
+    }
+}
+
+#[test]
+fn a_thousand_troubled_markets_of_fifty_nodes_keep_every_invariant() {
+    let sums = all_hold(&Scenario::market(), 0..1_000);
     if sums.get("seeds") == Some(&1_000) {
-        // The faults were there, and the market lived with them.
-        for (name, least) in [
-            ("crashes", 8_000),
-            ("tasks done", 60_000),
-            ("jobs succeeded", 5_000),
-            ("jobs cancelled", 300),
-            ("jobs failed", 300),
-            ("jobs expired", 100),
-            ("receipts", 10_000),
-        ] {
-            assert!(sums.get(name).is_some_and(|value| *value >= least), "{name}: {sums:?}");
-        }
+        at_least(
+            &sums,
+            &[
+                ("crashes", 8_000),
+                ("tasks done", 60_000),
+                ("jobs succeeded", 5_000),
+                ("jobs cancelled", 300),
+                ("jobs failed", 300),
+                ("jobs expired", 100),
+                ("receipts", 10_000),
+            ],
+        );
         assert!(sums.get("leases") > sums.get("receipts"), "no lease was ever left: {sums:?}");
+    }
+}
+
+#[test]
+fn a_storm_of_crashes_loss_and_cuts_keeps_every_invariant() {
+    let sums = all_hold(&Scenario::storm(), 0..300);
+    if sums.get("seeds") == Some(&300) {
+        at_least(&sums, &[("crashes", 10_000), ("tasks done", 5_000), ("jobs succeeded", 800), ("receipts", 1_500)]);
+    }
+}
+
+#[test]
+fn a_thrifty_market_stays_within_budgets_and_credit() {
+    let sums = all_hold(&Scenario::thrifty(), 0..200);
+    if sums.get("seeds") == Some(&200) {
+        at_least(&sums, &[("discharges", 1_000), ("tasks done", 5_000), ("receipts", 1_000)]);
     }
 }
