@@ -38,10 +38,7 @@ mod tests;
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::AtomicU64,
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -59,21 +56,19 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    config::{Limits, NetConfig},
-    errors::{
-        ConnectError, LookupError, NetError, OpenError, PublishError, RequestError, SendError, SendFailure,
-    },
-    events::{MessageToken, NetEvent, NetEvents, Reply, Verdict},
-    info::{ConnectionInfo, Direction, NetCounts, NetStatus, PeerInfo, Reachable},
-    key::peer_text,
-    stream::{Incoming, Protocol, Stream},
-};
 use self::{
     command::{COMMAND_QUEUE, Command, Kind, NOTICE_QUEUE},
     driver::{Driver, Ends, Fixed},
     events::{CONTROL_QUEUE, FRAME_QUEUE},
     outbox::Outbox,
+};
+pub use self::{
+    config::{Limits, NetConfig},
+    errors::{ConnectError, LookupError, NetError, OpenError, PublishError, RequestError, SendError, SendFailure},
+    events::{MessageToken, NetEvent, NetEvents, Reply, Verdict},
+    info::{ConnectionInfo, Direction, NetCounts, NetStatus, PeerInfo, Reachable},
+    key::peer_text,
+    stream::{Incoming, Protocol, Stream},
 };
 
 /// Longest frame on a trade stream, in bytes.
@@ -118,6 +113,12 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// Whether a node may dial and tell this address: the public ones, on a LAN private and loopback ones, too.
+#[must_use]
+pub fn is_usable(ip: std::net::IpAddr, lan: bool) -> bool {
+    address::check_ip(ip, lan).is_ok()
 }
 
 impl Net {
@@ -399,9 +400,7 @@ fn parse_all(
 ) -> Result<Vec<(libp2p::Multiaddr, Option<libp2p::PeerId>)>, NetError> {
     texts
         .iter()
-        .map(|text| {
-            address::parse(text, lan).map_err(|why| NetError::Address { field, value: text.clone(), why })
-        })
+        .map(|text| address::parse(text, lan).map_err(|why| NetError::Address { field, value: text.clone(), why }))
         .collect()
 }
 
@@ -425,8 +424,10 @@ async fn listen(
 ) -> Result<Vec<SwarmEvent<behaviour::BehaviourEvent>>, NetError> {
     let mut pending = HashMap::new();
     for text in texts {
-        let address: libp2p::Multiaddr = text.parse().map_err(|error: libp2p::multiaddr::Error| {
-            NetError::Address { field: "listen", value: text.clone(), why: error.to_string() }
+        let address: libp2p::Multiaddr = text.parse().map_err(|error: libp2p::multiaddr::Error| NetError::Address {
+            field: "listen",
+            value: text.clone(),
+            why: error.to_string(),
         })?;
         let taken = |why: String| NetError::Listen { value: text.clone(), why };
         address::probe_port(&address).map_err(|error| taken(error.to_string()))?;

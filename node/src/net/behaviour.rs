@@ -14,8 +14,10 @@ use libp2p::{
 use super::{MAX_GOSSIP, NetConfig, NetError, codec::Codec, gate, streams};
 
 /// Gossip that passes only topics of this network, at most as many as there are.
-pub(super) type Gossip =
-    gossipsub::Behaviour<gossipsub::IdentityTransform, gossipsub::MaxCountSubscriptionFilter<gossipsub::WhitelistSubscriptionFilter>>;
+pub(super) type Gossip = gossipsub::Behaviour<
+    gossipsub::IdentityTransform,
+    gossipsub::MaxCountSubscriptionFilter<gossipsub::WhitelistSubscriptionFilter>,
+>;
 
 /// What the swarm runs.
 #[derive(NetworkBehaviour)]
@@ -264,4 +266,3 @@ fn thresholds() -> gossipsub::PeerScoreThresholds {
         ..gossipsub::PeerScoreThresholds::default()
     }
 }
-

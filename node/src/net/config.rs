@@ -87,8 +87,8 @@ impl Default for Limits {
         Self {
             frames_per_second: 2_000,
             frames_burst: 4_000,
-            requests_per_second: 100,
-            requests_burst: 200,
+            requests_per_second: 500,
+            requests_burst: 1_000,
             frame_timeout: Duration::from_secs(10),
             ban_at: 50,
             ban_for: Duration::from_secs(3_600),

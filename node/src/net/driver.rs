@@ -305,7 +305,10 @@ impl Driver {
 }
 
 /// What one turn of the loop does.
-#[expect(clippy::large_enum_variant, reason = "lives on the stack for one turn; boxing would cost an allocation an event")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one turn; boxing would cost an allocation an event"
+)]
 enum Turn {
     Command(Command),
     Notice(Notice),

@@ -10,8 +10,7 @@ use tokio::{
 };
 
 use super::{
-    ConnectError, ConnectionInfo, Direction, PeerInfo,
-    address,
+    ConnectError, ConnectionInfo, Direction, PeerInfo, address,
     bucket::Bucket,
     command::{AskReply, Kind, OpenReply},
     config::Limits,
@@ -71,10 +70,19 @@ pub(super) struct Connection {
 /// Something that needs a connection.
 #[derive(Debug)]
 pub(super) enum Work {
-    Open { kind: Kind, reply: OpenReply },
-    Ask { kind: u8, body: Vec<u8>, reply: AskReply },
+    Open {
+        kind: Kind,
+        reply: OpenReply,
+    },
+    Ask {
+        kind: u8,
+        body: Vec<u8>,
+        reply: AskReply,
+    },
     /// Needs an identified peer.
-    Connect { reply: oneshot::Sender<Result<NodeId, ConnectError>> },
+    Connect {
+        reply: oneshot::Sender<Result<NodeId, ConnectError>>,
+    },
 }
 
 /// The same with its deadline.
@@ -202,7 +210,11 @@ impl Peer {
 
     /// For people.
     pub(super) fn info(&self, now: Instant) -> PeerInfo {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "points are small and not negative")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "points are small and not negative"
+        )]
         let strikes = self.points(now).round() as u32;
         PeerInfo {
             id: self.key,

@@ -219,8 +219,7 @@ impl ConnectionHandler for Handler {
     fn on_connection_event(&mut self, event: ConnectionEvent<'_, Names, Names, (), Opened>) {
         match event {
             ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
-                protocol: (stream, protocol),
-                ..
+                protocol: (stream, protocol), ..
             }) => {
                 if self.arrived.len() < MAX_ARRIVED {
                     self.arrived.push_back(Arrived { protocol, stream });

@@ -125,10 +125,8 @@ async fn exchange_10_000_frames(listen: &str) {
     let (b, mut b_events) = start(NetConfig { listen: vec![], ..config(2) }).await;
     assert_eq!(b.connect(address(&a).await).await, Ok(a.id()));
     connected(&mut a_events, b.id()).await;
-    let senders = [
-        tokio::spawn(send_numbered(b.clone(), a.id(), COUNT)),
-        tokio::spawn(send_numbered(a.clone(), b.id(), COUNT)),
-    ];
+    let senders =
+        [tokio::spawn(send_numbered(b.clone(), a.id(), COUNT)), tokio::spawn(send_numbered(a.clone(), b.id(), COUNT))];
     let (a_id, b_id) = (a.id(), b.id());
     tokio::join!(receive_numbered(&mut a_events, b_id, COUNT), receive_numbered(&mut b_events, a_id, COUNT));
     for sender in senders {

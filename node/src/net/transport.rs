@@ -42,8 +42,7 @@ pub(super) fn build(pair: &Keypair, lan: bool) -> Result<Boxed<(PeerId, StreamMu
 
 /// QUIC and TCP without name resolution.
 fn numeric(pair: &Keypair, lan: bool) -> Result<Filtered, NetError> {
-    let noise =
-        noise::Config::new(pair).map_err(|error| NetError::Setup { what: "noise", why: error.to_string() })?;
+    let noise = noise::Config::new(pair).map_err(|error| NetError::Setup { what: "noise", why: error.to_string() })?;
     let mut yamux = yamux::Config::default();
     yamux.set_max_num_streams(MAX_SUBSTREAMS);
     let tcp = tcp::tokio::Transport::new(tcp::Config::default().nodelay(true))

@@ -2,13 +2,13 @@
 
 use libp2p::{
     Multiaddr, PeerId,
-    swarm::{ConnectionId, dial_opts::{DialOpts, PeerCondition}},
+    swarm::{
+        ConnectionId,
+        dial_opts::{DialOpts, PeerCondition},
+    },
 };
 use souk_protocol::NodeId;
-use tokio::{
-    sync::oneshot,
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{Asking, Dial, Driver, Lookup, MAX_ASKING, MAX_LOOKUPS};
 use crate::net::{
@@ -28,12 +28,7 @@ const MAX_CONNECTING: usize = 256;
 
 impl Driver {
     /// A `connect` call.
-    pub(super) fn connect(
-        &mut self,
-        text: &str,
-        reply: oneshot::Sender<Result<NodeId, ConnectError>>,
-        now: Instant,
-    ) {
+    pub(super) fn connect(&mut self, text: &str, reply: oneshot::Sender<Result<NodeId, ConnectError>>, now: Instant) {
         let (address, peer) = match address::parse(text, self.fixed.lan) {
             Ok(parsed) => parsed,
             Err(why) => {
@@ -346,7 +341,8 @@ impl Driver {
             refuse(waiting.work, "no connection in time");
         }
         // The request-response protocol gives every request an end; this only guards against a leak.
-        self.asking.retain(|_, asking| now.saturating_duration_since(asking.since) < MAX_REQUEST_TIME.saturating_mul(2));
+        self.asking
+            .retain(|_, asking| now.saturating_duration_since(asking.since) < MAX_REQUEST_TIME.saturating_mul(2));
     }
 
     /// The peer turned out to belong to another network.

@@ -157,9 +157,7 @@ impl Driver {
         }
         let Some(commands) = self.ends.own_commands.upgrade() else { return };
         let reply = Reply::new(channel, commands, hold);
-        if let Err(NetEvent::Request { reply, .. }) =
-            self.offer(NetEvent::Request { peer: from, bytes: body, reply })
-        {
+        if let Err(NetEvent::Request { reply, .. }) = self.offer(NetEvent::Request { peer: from, bytes: body, reply }) {
             self.counts.requests_busy = self.counts.requests_busy.saturating_add(1);
             reply.busy();
         }
@@ -251,7 +249,8 @@ impl Driver {
             Verdict::Reject => gossipsub::MessageAcceptance::Reject,
         };
         // False means that the message has left the cache: too late to matter.
-        let _ = self.swarm.behaviour_mut().gossip.report_message_validation_result(&token.id, &token.source, acceptance);
+        let _ =
+            self.swarm.behaviour_mut().gossip.report_message_validation_result(&token.id, &token.source, acceptance);
         if verdict == Verdict::Reject {
             self.strike(token.source, Strike::RejectedGossip, now);
         }
@@ -308,8 +307,7 @@ impl Driver {
         if record.key.as_ref().len() > MAX_KEY {
             return;
         }
-        record.addresses =
-            crate::net::address::keep(record.addresses, &record.provider, self.fixed.lan);
+        record.addresses = crate::net::address::keep(record.addresses, &record.provider, self.fixed.lan);
         // A full store refuses: the provider tries other nodes as well.
         let _ = self.swarm.behaviour_mut().kad.store_mut().add_provider(record);
     }

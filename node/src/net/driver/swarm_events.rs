@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use libp2p::{PeerId, core::ConnectedPoint, identify, ping, swarm::{ConnectionId, SwarmEvent}};
+use libp2p::{
+    PeerId,
+    core::ConnectedPoint,
+    identify, ping,
+    swarm::{ConnectionId, SwarmEvent},
+};
 use tokio::time::Instant;
 
 use super::{Dial, Driver, serve::printable, time::EARLY_ECHOES};

@@ -178,10 +178,7 @@ impl Driver {
             .iter()
             .filter(|(_, peer)| {
                 !peer.identified
-                    && peer
-                        .connections
-                        .iter()
-                        .any(|open| now.saturating_duration_since(open.since) > IDENTIFY_LIMIT)
+                    && peer.connections.iter().any(|open| now.saturating_duration_since(open.since) > IDENTIFY_LIMIT)
             })
             .map(|(id, _)| *id)
             .collect();
