@@ -34,7 +34,8 @@ const REMEMBERED_BYTES: usize = 64 << 20;
 /// What a pool needs to know.
 #[derive(Clone)]
 pub struct PoolConfig {
-    /// The program whose `main` calls [`runner_main`](crate::runner_main); usually this one.
+    /// The program whose `main` calls [`runner_main`](crate::runner_main); usually this one: `/proc/self/exe`
+    /// stays the same program when its file is replaced by a newer one.
     pub program: PathBuf,
     /// The arguments that make it do so: `["runner"]`.
     pub args: Vec<String>,

@@ -13,7 +13,8 @@ use super::{
     engine,
     pipe::Pipe,
     prescan::host_signature,
-    seccomp, syscalls,
+    seccomp::Filters,
+    syscalls,
     wasi::{self, Exit, Guest, Meters},
 };
 use crate::{
@@ -34,6 +35,7 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
         .enable_time()
         .build()
         .map_err(|error| ChildError::Other(format!("no runtime: {error}")))?;
+    let filters = Filters::new()?;
     let tag = engine::tag([&engines[0], &engines[1]]);
     pipe.send(Kind::Hello, &Hello { engine: tag })?;
 
@@ -51,6 +53,7 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
             file_bytes: order.file_bytes.max(order.module_bytes),
             cpu_seconds: None,
         },
+        &filters,
     )?;
     let mode = usize::from(order.deterministic);
     let (Some(engine), Some(linker)) = (engines.get(mode), linkers.get(mode)) else {
@@ -64,7 +67,7 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     let linked = linker
         .instantiate_pre(&module)
         .map_err(|error| ChildError::Other(format!("cannot link the module: {error:#}")))?;
-    seccomp::second()?;
+    filters.second()?;
     pipe.send(Kind::Ready, &())?;
 
     let runner = Runner { module, linked, view, seed, runtime };

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::{ChildError, confine, confine::step, pipe::Pipe, seccomp};
+use super::{ChildError, confine, confine::step, pipe::Pipe, seccomp::Filters};
 use crate::{
     confinement::Confinement,
     wire::{Confine, Hello, Kind, Start},
@@ -16,8 +16,9 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
         file_bytes: order.file_bytes,
         cpu_seconds: None,
     };
-    let view = confine::runner(&order.root, start, bounds)?;
-    seccomp::second()?;
+    let filters = Filters::new()?;
+    let view = confine::runner(&order.root, start, bounds, &filters)?;
+    filters.second()?;
 
     let denied = |what: &str, result: std::io::Result<()>| match result {
         Err(error)

@@ -93,32 +93,54 @@ fn arch() -> Result<TargetArch, StepError> {
     step("seccomp", TargetArch::try_from(std::env::consts::ARCH))
 }
 
-/// The first filter: no new thread or process, no socket, no signal to others, nothing by name outside `openat`.
-pub(crate) fn first() -> Result<(), StepError> {
-    let refused: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    // A signal to itself ends an abort(); to anybody else it is refused by landlock and by uid.
-    apply(refused, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?;
-    let mut allowed: Rules =
-        ALLOWED.iter().chain(ALLOWED_HERE).chain(REFUSED).map(|call| (*call, Vec::new())).collect();
-    for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_seccomp, libc::SYS_prctl] {
-        allowed.insert(call, Vec::new());
-    }
-    let own = condition(0, SeccompCmpOp::Eq, u64::from(std::process::id()))?;
-    allowed.insert(libc::SYS_tgkill, vec![rule(own)?]);
-    apply(allowed, SeccompAction::KillProcess, SeccompAction::Allow)
+/// The filters as programs, made before anybody waits for them.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    refuse: BpfProgram,
+    allow: BpfProgram,
+    no_code: BpfProgram,
 }
 
-/// The second filter, on top of the first: nothing becomes executable any more, and no filter or process
-/// attribute changes.
-pub(crate) fn second() -> Result<(), StepError> {
-    let mut killed: Rules = BTreeMap::new();
-    let executable = libc::PROT_EXEC as u64;
-    let exec = condition(2, SeccompCmpOp::MaskedEq(executable), executable)?;
-    killed.insert(libc::SYS_mmap, vec![rule(exec.clone())?]);
-    killed.insert(libc::SYS_mprotect, vec![rule(exec)?]);
-    killed.insert(libc::SYS_prctl, Vec::new());
-    killed.insert(libc::SYS_seccomp, Vec::new());
-    apply(killed, SeccompAction::Allow, SeccompAction::KillProcess)
+impl Filters {
+    pub(crate) fn new() -> Result<Self, StepError> {
+        let refused: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+        let mut allowed: Rules =
+            ALLOWED.iter().chain(ALLOWED_HERE).chain(REFUSED).map(|call| (*call, Vec::new())).collect();
+        for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_seccomp, libc::SYS_prctl] {
+            allowed.insert(call, Vec::new());
+        }
+        // A signal to itself ends an abort(); one to anybody else kills the sender.
+        let own = condition(0, SeccompCmpOp::Eq, u64::from(std::process::id()))?;
+        allowed.insert(libc::SYS_tgkill, vec![rule(own)?]);
+
+        let mut killed: Rules = BTreeMap::new();
+        let executable = libc::PROT_EXEC as u64;
+        let exec = condition(2, SeccompCmpOp::MaskedEq(executable), executable)?;
+        killed.insert(libc::SYS_mmap, vec![rule(exec.clone())?]);
+        killed.insert(libc::SYS_mprotect, vec![rule(exec)?]);
+        killed.insert(libc::SYS_prctl, Vec::new());
+        killed.insert(libc::SYS_seccomp, Vec::new());
+
+        let eperm = SeccompAction::Errno(libc::EPERM as u32);
+        Ok(Filters {
+            refuse: program(refused, SeccompAction::Allow, eperm)?,
+            allow: program(allowed, SeccompAction::KillProcess, SeccompAction::Allow)?,
+            no_code: program(killed, SeccompAction::Allow, SeccompAction::KillProcess)?,
+        })
+    }
+
+    /// The first step: no new thread or process, no socket, no signal to others, nothing by name outside
+    /// `openat`.
+    pub(crate) fn first(&self) -> Result<(), StepError> {
+        step("seccomp", apply_filter(&self.refuse))?;
+        step("seccomp", apply_filter(&self.allow))
+    }
+
+    /// The second, on top of the first: nothing becomes executable any more, and no filter or process attribute
+    /// changes.
+    pub(crate) fn second(&self) -> Result<(), StepError> {
+        step("seccomp", apply_filter(&self.no_code))
+    }
 }
 
 fn condition(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition, StepError> {
@@ -129,8 +151,7 @@ fn rule(condition: SeccompCondition) -> Result<SeccompRule, StepError> {
     step("seccomp", SeccompRule::new(vec![condition]))
 }
 
-fn apply(rules: Rules, otherwise: SeccompAction, matched: SeccompAction) -> Result<(), StepError> {
+fn program(rules: Rules, otherwise: SeccompAction, matched: SeccompAction) -> Result<BpfProgram, StepError> {
     let filter = step("seccomp", SeccompFilter::new(rules, otherwise, matched, arch()?))?;
-    let program: BpfProgram = step("seccomp", filter.try_into())?;
-    step("seccomp", apply_filter(&program))
+    step("seccomp", filter.try_into())
 }

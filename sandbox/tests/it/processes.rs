@@ -47,6 +47,8 @@ async fn a_runner_has_no_rights_no_environment_and_no_foreign_files() {
         assert_eq!(status(pid, set), "0000000000000000", "{set}");
     }
     assert_eq!(status(pid, "Threads"), "1");
+    let score = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    assert_eq!(score.trim(), "900");
     // Its /proc entry is root's: only root can look further.
     if let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) {
         assert_eq!(environment, b"");
