@@ -14,6 +14,7 @@ pub(crate) struct Credit {
     debts: BTreeMap<LeaseId, (NodeId, Credits)>,
     given: BTreeMap<NodeId, Credits>,
     got: BTreeMap<NodeId, Credits>,
+    trust: BTreeMap<NodeId, Credits>,
 }
 
 #[derive(Debug)]
@@ -63,6 +64,9 @@ impl Credit {
                     self.debts.insert(voucher.lease, (voucher.provider, voucher.total));
                 }
             }
+            Record::Trust { peer, limit } => {
+                self.trust.insert(*peer, *limit);
+            }
             Record::Discharge(discharge) => {
                 let Ok(discharge) = discharge.peek() else { return };
                 let (sums, peer) = if discharge.creditor == *me {
@@ -75,6 +79,12 @@ impl Credit {
             }
             _ => {}
         }
+    }
+
+    /// How much `renter` may owe where a stranger may owe `stranger`.
+    #[must_use]
+    pub(crate) fn limit(&self, renter: &NodeId, stranger: Credits) -> Credits {
+        self.trust.get(renter).copied().unwrap_or(stranger)
     }
 
     /// What `renter` owes: delivered work, and what `running` attempts of its may still cost. Opposite debts are

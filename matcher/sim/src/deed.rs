@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use souk_matcher::{Event, LeaseView, Notice, Output, Record, Token};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Credits, Discharge, Message, Millis, NodeId, Offer, RunState, Signed, TaskResult, Verified, Work,
+    AttemptEnd, AttemptId, Control, Credits, Discharge, Message, Millis, NodeId, Offer, RunState, Signed, TaskResult, Verified, Work,
 };
 
 use crate::{
@@ -40,7 +40,10 @@ impl World<'_> {
             Output::Offer(offer) => self.offer(node, offer),
             Output::Blame { peer, fault } => {
                 let peer = self.index(&peer);
-                self.violated(Invariant::NobodyIsBlamed, format!("node {node} blames {peer:?}: {fault}"));
+                self.tell(|_| format!("{node} blames {peer:?}: {fault}"));
+                if peer.is_none() || peer != self.scenario.liar() {
+                    self.violated(Invariant::NobodyIsBlamed, format!("node {node} blames {peer:?}: {fault}"));
+                }
             }
             Output::OpenLease(lease) => self.open_lease(node, lease),
             Output::Run { renter, work } => self.run_attempt(node, renter, work),
@@ -110,6 +113,9 @@ impl World<'_> {
     fn send(&mut self, from: NodeIndex, to: &NodeId, message: &Message) {
         self.ledger.said(self.now, from, message);
         let Some(to) = self.index(to) else { return };
+        if self.withholds(from, message) {
+            return;
+        }
         let bytes = match message.encode() {
             Ok(bytes) => Arc::new(bytes),
             Err(error) => return self.violated(Invariant::MessagesFit, format!("node {from} sends {error}")),
@@ -122,6 +128,27 @@ impl World<'_> {
             (sent, Some(bytes)) => self.travel(from, to, sent, &bytes),
             _ => {}
         }
+    }
+
+    /// Whether this node never says such a thing: a deadbeat its payments, a silent provider its results.
+    fn withholds(&self, from: NodeIndex, message: &Message) -> bool {
+        let Message::Lease(frame) = message else { return false };
+        match frame.body {
+            Control::Done { .. } | Control::Refused { .. } => self.scenario.is_deadbeat(from),
+            Control::Result(_) => self.scenario.is_silent(from),
+            _ => false,
+        }
+    }
+
+    /// A liar says to somebody what it has heard somewhere.
+    pub(crate) fn lie(&mut self, bytes: &Arc<Vec<u8>>) {
+        let Some(from) = self.scenario.liar() else { return };
+        if self.is_calm || !self.dice.chance(self.scenario.faults.lies) {
+            return;
+        }
+        let to = usize::try_from(self.dice.below(from as u64)).unwrap_or(0);
+        let at = self.now + self.dice.span(Micros(0), Micros::millis(20_000));
+        self.push(at, Happening::Arrive { from, to, epoch: None, bytes: Arc::clone(bytes) });
     }
 
     pub(crate) fn travel(&mut self, from: NodeIndex, to: NodeIndex, sent: Sent, bytes: &Arc<Vec<u8>>) {
@@ -199,6 +226,7 @@ impl World<'_> {
         let Some(alive) = &mut node.alive else { return };
         let due = alive.executor.run(now, renter, work, fate);
         let (owed, running) = alive.credit.exposure(&renter, alive.executor.running());
+        let limit = alive.credit.limit(&renter, limit);
         self.ledger.check(now, invariant::within_exposure(owed, running, limit));
         match due {
             Ok(due) => {

@@ -1,5 +1,7 @@
 //! Which faults strike when: planned before a run begins.
 
+use souk_protocol::Credits;
+
 use crate::{
     network::{Cut, NodeIndex},
     random::Dice,
@@ -25,6 +27,8 @@ pub(crate) enum Fault {
     Drain(NodeIndex),
     /// A provider changes its terms.
     Policy(NodeIndex, u64),
+    /// A wall clock jumps, by so many milliseconds.
+    Jump(NodeIndex, i64),
     /// No more faults from now on.
     Calm,
 }
@@ -74,6 +78,12 @@ pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
     for variant in 0..kinds.policies {
         let provider = node(&mut dice, first_provider);
         faults.push((dice.span(Micros(0), until), Fault::Policy(provider, variant as u64 + 1)));
+    }
+    for _ in 0..kinds.jumps {
+        let most = *dice.pick(&[1_000, 10_000, 3_600_000]).unwrap_or(&1_000);
+        let by = i64::try_from(dice.below(most)).unwrap_or(0);
+        let by = if dice.chance(500_000) { by } else { -by };
+        faults.push((dice.span(Micros(0), until), Fault::Jump(node(&mut dice, 0), by)));
     }
     faults.push((until, Fault::Calm));
     Plan { faults, skews: skews(&mut dice, scenario) }
@@ -128,6 +138,17 @@ impl World<'_> {
                 node.policy = policy;
                 let told = node.told_policy(self.scenario.broken);
                 self.tell_node(index, souk_matcher::Event::Policy(Box::new(told)));
+                let renter = usize::try_from(self.dice.below(self.scenario.renters as u64)).unwrap_or(0);
+                if let Some(peer) = self.ids.get(renter).copied() {
+                    let limit = Credits(self.scenario.stranger_limit.0.saturating_mul(10));
+                    self.tell_node(index, souk_matcher::Event::Trust { peer, limit });
+                }
+            }
+            Fault::Jump(index, by) => {
+                self.tell(|_| format!("{index}'s clock jumps by {by} ms"));
+                if let Some(node) = self.nodes.get_mut(index) {
+                    node.skew = node.skew.saturating_add(by);
+                }
             }
             Fault::Calm => {
                 self.tell(|_| "calm".to_owned());

@@ -39,6 +39,8 @@ pub struct Violation {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     table: Arc<Table>,
+    /// Nodes that do not keep to the rules: nothing is promised to them.
+    crooks: BTreeSet<NodeId>,
     once: BTreeMap<(NodeIndex, u8, Vec<u8>), Hash>,
     jobs: BTreeMap<JobId, JobFacts>,
     leases: BTreeMap<LeaseId, LeaseFacts>,
@@ -49,6 +51,7 @@ pub(crate) struct Ledger {
 
 #[derive(Debug)]
 struct JobFacts {
+    renter: NodeId,
     spec: Arc<JobSpec>,
     ended: Option<JobState>,
     leases: BTreeSet<LeaseId>,
@@ -61,6 +64,7 @@ struct JobFacts {
 #[derive(Debug)]
 struct LeaseFacts {
     renter_id: NodeId,
+    provider_id: NodeId,
     rate: Rate,
     award: Hash,
     accepted: Hash,
@@ -116,9 +120,10 @@ pub(crate) struct JobSum {
 impl Ledger {
     /// No facts yet. `table` checks signatures.
     #[must_use]
-    pub(crate) fn new(table: Arc<Table>) -> Self {
+    pub(crate) fn new(table: Arc<Table>, crooks: BTreeSet<NodeId>) -> Self {
         Self {
             table,
+            crooks,
             once: BTreeMap::new(),
             jobs: BTreeMap::new(),
             leases: BTreeMap::new(),
@@ -151,8 +156,9 @@ impl Ledger {
     }
 
     /// A user has a job: from now on it is owed an end.
-    pub(crate) fn submitted(&mut self, job: JobId, spec: &Arc<JobSpec>) {
+    pub(crate) fn submitted(&mut self, renter: NodeId, job: JobId, spec: &Arc<JobSpec>) {
         self.jobs.entry(job).or_insert_with(|| JobFacts {
+            renter,
             spec: Arc::clone(spec),
             ended: None,
             leases: BTreeSet::new(),
@@ -260,6 +266,7 @@ impl Ledger {
         let Ok(document) = award.peek() else { return };
         let facts = self.leases.entry(document.lease).or_insert_with(|| LeaseFacts {
             renter_id: document.renter,
+            provider_id: document.provider,
             rate: document.rate,
             award: award.hash(),
             accepted: accepted.hash(),
@@ -422,25 +429,23 @@ impl Ledger {
     /// Whether every job submitted so far has ended and every lease is closed on both sides.
     #[must_use]
     pub(crate) fn is_at_rest(&self) -> bool {
-        let is_open = |side: &Side| side.state == SideState::Open;
-        self.jobs.values().all(|job| job.ended.is_some())
-            && !self.leases.values().any(|lease| is_open(&lease.renter) || is_open(&lease.provider))
+        let honest = |node: &NodeId| !self.crooks.contains(node);
+        self.jobs.values().all(|job| job.ended.is_some() || !honest(&job.renter))
+            && self.leases.values().all(|lease| lease.open_at(&self.crooks).next().is_none())
     }
 
     /// What must hold at the end, when all faults are long over.
     pub(crate) fn at_rest(&mut self, at: Micros) {
         let mut outcomes = Vec::new();
         for (job, facts) in &self.jobs {
-            if facts.ended.is_none() {
+            if facts.ended.is_none() && !self.crooks.contains(&facts.renter) {
                 let (done, tasks) = (facts.done.len(), facts.spec.task_count());
                 outcomes.push(fault(Invariant::JobsEnd, format!("{job:?} has no end, {done} of {tasks} tasks are done")));
             }
         }
         for (lease, facts) in &self.leases {
-            for (name, side) in [("renter", &facts.renter), ("provider", &facts.provider)] {
-                if side.state == SideState::Open {
-                    outcomes.push(fault(Invariant::LeasesClose, format!("{lease:?} is open at its {name}")));
-                }
+            for name in facts.open_at(&self.crooks) {
+                outcomes.push(fault(Invariant::LeasesClose, format!("{lease:?} is open at its {name}")));
             }
             let both = facts.renter.state == SideState::Receipt && facts.provider.state == SideState::Receipt;
             if facts.provider.state == SideState::Receipt && facts.renter.state != SideState::Receipt {
@@ -454,10 +459,12 @@ impl Ledger {
             outcomes.push(invariant::books_agree(lease, renter.as_ref(), provider.as_ref(), both));
         }
         for (attempt, facts) in &self.attempts {
-            if facts.journaled && !facts.answered {
+            let lease = self.leases.get(&attempt.lease);
+            let honest = lease.is_some_and(|lease| !self.crooks.contains(&lease.renter_id));
+            if facts.journaled && !facts.answered && honest {
                 outcomes.push(fault(Invariant::JobsEnd, format!("{attempt} was handed out and never accounted for")));
             }
-            let receipt = self.leases.get(&attempt.lease).map(|lease| lease.provider.state) == Some(SideState::Receipt);
+            let receipt = lease.map(|lease| lease.provider.state) == Some(SideState::Receipt);
             if receipt && facts.delivered && !facts.settled {
                 outcomes.push(fault(Invariant::BooksAgree, format!("{attempt} was delivered and not settled")));
             }
@@ -503,6 +510,16 @@ impl Ledger {
 }
 
 impl LeaseFacts {
+    /// The honest sides at which it is open.
+    fn open_at(&self, crooks: &BTreeSet<NodeId>) -> impl Iterator<Item = Party> {
+        let sides = [
+            (Party::Renter, &self.renter, self.renter_id),
+            (Party::Provider, &self.provider, self.provider_id),
+        ];
+        let open = sides.map(|(party, side, id)| (side.state == SideState::Open && !crooks.contains(&id)).then_some(party));
+        open.into_iter().flatten()
+    }
+
     /// What `me`, one of its parties, has of it.
     fn side(&mut self, me: &NodeId) -> &mut Side {
         if *me == self.renter_id { &mut self.renter } else { &mut self.provider }

@@ -74,8 +74,16 @@ pub struct Faults {
     pub bad_clocks: usize,
     /// Providers that drain for a while.
     pub drains: usize,
-    /// Changes of a provider's terms.
+    /// Changes of a provider's terms. Each time it also trusts some renter with ten times the stranger's limit.
     pub policies: usize,
+    /// Wall clocks that jump by up to an hour, for good.
+    pub jumps: usize,
+    /// Messages that a liar repeats, as its own, to somebody, in millionths. The last node is the liar.
+    pub lies: u32,
+    /// Renters, from the first on, that take results and never say a word of payment.
+    pub deadbeats: usize,
+    /// Providers, from the last on, that take tasks and never deliver.
+    pub silent: usize,
 }
 
 impl Faults {
@@ -95,6 +103,10 @@ impl Faults {
         bad_clocks: 0,
         drains: 0,
         policies: 0,
+        jumps: 0,
+        lies: 0,
+        deadbeats: 0,
+        silent: 0,
     };
 }
 
@@ -175,7 +187,7 @@ impl Scenario {
             nodes: 50,
             renters: 12,
             providers: 40,
-            jobs: 14,
+            jobs: 18,
             max_tasks: 200,
             longest_task: Micros::millis(6_000),
             bad_tasks: 60_000,
@@ -200,6 +212,8 @@ impl Scenario {
                 bad_clocks: 2,
                 drains: 1,
                 policies: 3,
+                jumps: 1,
+                ..Faults::NONE
             },
             faults_until: Micros::millis(100_000),
             duration: Micros::millis(900_000),
@@ -254,6 +268,44 @@ impl Scenario {
             faults: Faults { crashes: 12, cuts: 2, disconnects: 20, ..market.faults },
             ..market
         }
+    }
+
+    /// A market with a liar, renters that do not pay and providers that do not deliver.
+    #[must_use]
+    pub fn crooked() -> Self {
+        let market = Self::market();
+        Self {
+            name: "crooked".to_owned(),
+            nodes: 20,
+            renters: 6,
+            providers: 14,
+            jobs: 12,
+            max_tasks: 60,
+            stranger_limit: Credits(20_000),
+            faults: Faults { crashes: 4, cuts: 1, lies: 100_000, deadbeats: 1, silent: 2, jumps: 2, ..market.faults },
+            // An attempt of which nothing is heard, though its provider is there, is given up after ten minutes.
+            duration: Micros::millis(6_000_000),
+            ..market
+        }
+    }
+
+    /// The node that repeats, as its own, what it hears.
+    #[must_use]
+    pub fn liar(&self) -> Option<usize> {
+        (self.faults.lies > 0).then(|| self.nodes.saturating_sub(1))
+    }
+
+    /// Whether this node never says a word of payment.
+    #[must_use]
+    pub const fn is_deadbeat(&self, node: usize) -> bool {
+        node < self.faults.deadbeats
+    }
+
+    /// Whether this node never delivers.
+    #[must_use]
+    pub fn is_silent(&self, node: usize) -> bool {
+        let last = self.liar().unwrap_or(self.nodes);
+        node < last && node + self.faults.silent >= last
     }
 }
 

@@ -103,6 +103,8 @@ impl<'a> World<'a> {
     pub(crate) fn new(seed: u64, scenario: &'a Scenario, trace: Option<&'a mut dyn FnMut(&str)>) -> Self {
         let (table, ids) = Table::new(seed, scenario.nodes);
         let plan = faults::plan(seed, scenario);
+        let is_crook = |index: &usize| scenario.is_deadbeat(*index) || scenario.is_silent(*index);
+        let crooks = ids.iter().enumerate().filter(|(index, _)| is_crook(index)).map(|(_, id)| *id).collect();
         let nodes = ids.iter().enumerate().map(|(index, id)| Node {
             id: *id,
             key: Arc::new(SimKey::new(Arc::clone(&table), *id)),
@@ -124,7 +126,7 @@ impl<'a> World<'a> {
             jobs: workload::jobs(seed, scenario, &ids),
             ids,
             cancelled: BTreeSet::new(),
-            ledger: Ledger::new(table),
+            ledger: Ledger::new(table, crooks),
             report: Report::new(seed, scenario),
             is_calm: false,
             rest_since: None,
@@ -163,7 +165,9 @@ impl<'a> World<'a> {
     /// Runs until everything is at rest or time is up.
     pub(crate) fn run(mut self) -> Report {
         for node in 0..self.nodes.len() {
-            self.start(node);
+            if Some(node) != self.scenario.liar() {
+                self.start(node);
+            }
         }
         while let Some((at, happening)) = self.queue.pop() {
             if at > self.scenario.duration || self.ledger.violations().len() >= crate::report::ENOUGH {
@@ -318,7 +322,10 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Arrive { from, to, epoch, bytes } => self.arrive(from, to, epoch, &bytes),
+            Happening::Arrive { from, to, epoch, bytes } => {
+                self.arrive(from, to, epoch, &bytes);
+                self.lie(&bytes);
+            }
             Happening::Dialled { pair, epoch } => self.dialled(pair, epoch),
             Happening::Broken { pair, epoch } => self.broken(pair, epoch),
             Happening::Offer { to, offer } => self.learn_offer(to, offer),
@@ -447,10 +454,11 @@ impl<'a> World<'a> {
 
     fn submit(&mut self, number: usize) {
         let Some(planned) = self.jobs.get(number).cloned() else { return };
+        let Some(renter) = self.ids.get(planned.renter).copied() else { return };
         if self.ledger.ended(&planned.job).is_none() {
             self.report.submitted = self.report.submitted.max(number + 1);
         }
-        self.ledger.submitted(planned.job, &planned.spec);
+        self.ledger.submitted(renter, planned.job, &planned.spec);
         let mut spec = planned.spec;
         if self.scenario.broken == Some(Broken::BlindToBudget) {
             let told = Arc::make_mut(&mut spec);

@@ -144,3 +144,12 @@ fn a_thrifty_market_stays_within_budgets_and_credit() {
         at_least(&sums, &[("discharges", 1_000), ("tasks done", 5_000), ("receipts", 1_000)]);
     }
 }
+
+#[test]
+fn a_crooked_market_keeps_every_invariant_for_the_honest() {
+    let sums = all_hold(&Scenario::crooked(), 0..200);
+    if sums.get("seeds") == Some(&200) {
+        at_least(&sums, &[("tasks done", 5_000), ("jobs succeeded", 1_000), ("receipts", 1_000)]);
+        assert!(sums.get("leases") > sums.get("receipts"), "nobody was cheated: {sums:?}");
+    }
+}
