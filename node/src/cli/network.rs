@@ -85,12 +85,30 @@ fn bootstrap(config: &Config, peer: &str) -> Vec<String> {
     if !config.external.is_empty() {
         return config.external.iter().map(|address| format!("{address}/p2p/{peer}")).collect();
     }
-    let listen = config.listen.iter().filter(|listen| listen.port > 0).map(|listen| {
-        // "Every interface" is no address that can be dialled.
-        let ip = if listen.ip.is_unspecified() { own_address(listen.ip) } else { listen.ip };
-        format!("{}/p2p/{peer}", crate::config::Listen { ip, ..*listen })
+    let listen = config.listen.iter().filter(|listen| listen.port > 0);
+    let dialled = listen.flat_map(|listen| {
+        interfaces(listen.ip, config.is_lan()).into_iter().map(|ip| crate::config::Listen { ip, ..*listen })
     });
-    listen.collect()
+    dialled.map(|address| format!("{address}/p2p/{peer}")).collect()
+}
+
+/// What can be dialled to reach a listener: "every interface" is no address. On a LAN other homes of this machine come
+/// over loopback.
+fn interfaces(listen: IpAddr, lan: bool) -> Vec<IpAddr> {
+    if !listen.is_unspecified() {
+        return vec![listen];
+    }
+    let loopback: IpAddr = match listen {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    };
+    let mut found = vec![own_address(listen)];
+    if lan {
+        found.push(loopback);
+    }
+    found.dedup();
+    found.retain(|ip| net::is_usable(*ip, lan));
+    found
 }
 
 /// The address of the interface that leads out of this machine; loopback if none does.

@@ -123,18 +123,23 @@ impl Printer {
     }
 
     /// Asks for a yes. `-y` answers; without a terminal there is nobody to ask.
-    pub(crate) fn confirm(&self, question: &str) -> Result<(), CliError> {
+    pub(crate) async fn confirm(&self, question: &str) -> Result<(), CliError> {
         if self.yes {
             return Ok(());
         }
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() || self.is_json() {
             return Err(CliError::usage(format!("{question} nobody is here to ask")).hint("answer yes with -y"));
         }
-        let mut err = io::stderr().lock();
-        let _ = write!(err, "{question} [y/N] ");
-        let _ = err.flush();
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer).map_err(|error| CliError::internal(format!("cannot read the answer: {error}")))?;
+        let _ = write!(io::stderr().lock(), "{question} [y/N] ");
+        // On a thread of its own: a read of a terminal cannot be ended, and Ctrl-C must be.
+        let read = tokio::task::spawn_blocking(|| {
+            let mut answer = String::new();
+            io::stdin().read_line(&mut answer).map(|_| answer)
+        });
+        let answer = read
+            .await
+            .map_err(CliError::internal)?
+            .map_err(|error| CliError::internal(format!("cannot read the answer: {error}")))?;
         if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(CliError::Declined("declined".to_owned())) }
     }
 }

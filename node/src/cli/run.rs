@@ -192,7 +192,7 @@ async fn submit(context: &Context, session: &Session, prepared: &Prepared) -> Re
             || "no offer is known, so nobody can say what it will cost".to_owned(),
             |estimate| format!("at worst it costs {}", estimate.high),
         );
-        context.printer.confirm(&format!("The job has neither max_price nor budget; {worst}. Go on?"))?;
+        context.printer.confirm(&format!("The job has neither max_price nor budget; {worst}. Go on?")).await?;
     }
     progress::upload(context, session, &resolved.files).await?;
     let mut nonce = [0; 16];

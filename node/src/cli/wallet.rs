@@ -52,7 +52,7 @@ pub(crate) async fn run(context: &Context, command: WalletCommand) -> Result<Exi
         WalletCommand::Discharge(args) => {
             let body = PeerAmount { peer: peer(&session, &args.peer).await?, amount: args.amount };
             let question = format!("State for good that {} has paid {}?", body.peer.short(), body.amount);
-            context.printer.confirm(&question)?;
+            context.printer.confirm(&question).await?;
             let wallet: Wallet = session.client.post("/v1/wallet/discharge", &body).await?;
             let account = wallet.peers.iter().find(|account| account.peer == body.peer);
             let balance = account.map_or(Balance::ZERO, |account| account.balance);

@@ -1,0 +1,14 @@
+//! The `souk` program from outside: what people and scripts see of it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic")]
+
+mod attest;
+mod config;
+mod error;
+mod help;
+mod home;
+mod init;
+mod job;
+mod json;
+mod market;
+mod output;
+mod receipt;
