@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::SandboxError,
     limits::Folders,
-    process::Process,
+    process::{Death, Process},
     wire::{Confine, Kind, Role},
 };
 
@@ -82,7 +82,15 @@ async fn probe(
         module_bytes: 0,
     };
     process.send(Kind::Confine, &order, DOING).await?;
-    process.expect(Kind::Probed, DOING).await
+    let confinement = process.expect(Kind::Probed, DOING).await?;
+    // Its last act is to ask for a socket.
+    match process.death().await {
+        Death::Signal(libc::SIGSYS) => Ok(confinement),
+        death => Err(SandboxError::Confinement {
+            step: "seccomp".to_owned(),
+            reason: format!("a child that asked for a socket was not killed for it: {death}"),
+        }),
+    }
 }
 
 /// A folder that is removed again.

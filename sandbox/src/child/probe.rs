@@ -52,5 +52,8 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
             user_namespace: start.namespaces,
             user_namespace_reason: None,
         },
-    )
+    )?;
+    // The last test is one that it must not survive: the node looks at what it died of.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").map(drop);
+    Err(ChildError::Other(format!("asking for a socket answers {socket:?}")))
 }
