@@ -472,7 +472,9 @@ impl Job {
         let over = self.done.saturating_add(self.failed);
         (over >= self.spec.task_count()).then(|| {
             let because = if self.failed > 0 { vec![self.failure()] } else { Vec::new() };
-            (JobState::Succeeded, because)
+            // Without a limit every task is tried; that is no promise that a failure is fine.
+            let tolerated = self.failed == 0 || self.spec.array.max_failures != u32::MAX;
+            (if tolerated { JobState::Succeeded } else { JobState::Failed }, because)
         })
     }
 
@@ -491,8 +493,11 @@ impl Job {
             }
             None => ("failed".to_owned(), None),
         };
-        let most = self.spec.array.max_failures;
-        Reason { code, text: format!("tasks failed (at most {most} may)"), count: u64::from(self.failed), nearest }
+        let text = match self.spec.array.max_failures {
+            0 | u32::MAX => "tasks failed".to_owned(),
+            most => format!("tasks failed (at most {most} may)"),
+        };
+        Reason { code, text, count: u64::from(self.failed), nearest }
     }
 
     /// It is over.

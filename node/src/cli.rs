@@ -6,6 +6,7 @@
 mod args;
 mod attest;
 mod config;
+mod demo;
 mod error;
 mod init;
 mod job;
@@ -51,9 +52,12 @@ use crate::home::Home;
     subcommand_required = true,
     disable_help_subcommand = true,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done; 1 internal; 2 usage or file invalid; 3 not found, or no node runs; 4 no matching offers;\n\
-                  5 budget or balance; 6 network or node unreachable; 7 --timeout passed; 8 declined; 9 verification failed;\n\
-                  100 job failed; 101 not finished; 103 cancelled; 104 SLA missed; 130 SIGINT; 143 SIGTERM."
+    after_help = "Exit codes:\n  \
+        0 done              5 budget or balance         100 job failed\n  \
+        1 internal          6 node unreachable          101 job not finished\n  \
+        2 usage, bad file   7 --timeout passed          103 job cancelled\n  \
+        3 not found         8 declined at a prompt      104 SLA missed\n  \
+        4 no offers         9 verification failed       130, 143 SIGINT, SIGTERM"
 )]
 struct Cli {
     #[command(flatten)]
@@ -64,6 +68,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a market of real processes on this machine, and a job on it; leaves nothing behind.
+    Demo(demo::DemoArgs),
     /// Write a config file and a key; never overwrites.
     Init(init::InitArgs),
     /// Run the node in the foreground until SIGINT or SIGTERM.
@@ -198,6 +204,7 @@ async fn limited(context: &Context, command: Command) -> Result<Exit, CliError> 
 
 async fn dispatch(context: &Context, command: Command) -> Result<Exit, CliError> {
     match command {
+        Command::Demo(args) => demo::run(context, &args).await,
         Command::Init(args) => init::run(context, &args),
         Command::Up => node::up(context).await,
         Command::Status => status::run(context).await,

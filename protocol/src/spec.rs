@@ -164,7 +164,8 @@ pub struct Array {
     pub tasks: Vec<BTreeMap<String, String>>,
     /// Most tasks at once.
     pub max_parallel: u32,
-    /// The job fails when more tasks than this have failed.
+    /// The job fails when more tasks than this have failed. [`u32::MAX`]: every task is tried, and the job then fails if
+    /// one has failed.
     pub max_failures: u32,
 }
 

@@ -15,15 +15,10 @@ use super::error::CliError;
 /// Form of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// A table for people.
     Table,
-    /// A table with more columns.
     Wide,
-    /// One JSON value, or one a line for streams.
     Json,
-    /// Not available yet.
     Yaml,
-    /// Ids only, one a line.
     Name,
 }
 
@@ -31,8 +26,8 @@ pub(crate) enum OutputFormat {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Shared options")]
 pub(crate) struct Shared {
-    /// Form of the result.
-    #[arg(short = 'o', long = "output", global = true, value_enum, value_name = "FORMAT", env = "SOUK_OUTPUT", hide_env = true)]
+    /// Form of the result: table, wide, json, name (yaml: not available yet).
+    #[arg(short = 'o', long = "output", global = true, value_enum, hide_possible_values = true, value_name = "FORMAT", env = "SOUK_OUTPUT", hide_env = true)]
     pub(crate) output: Option<OutputFormat>,
     /// The same as -o json.
     #[arg(long, global = true, env = "SOUK_JSON", hide_env = true, value_parser = FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]

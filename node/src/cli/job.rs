@@ -117,7 +117,7 @@ pub(crate) const fn state(state: JobState) -> &'static str {
     }
 }
 
-const fn task_state(state: TaskState) -> &'static str {
+pub(crate) const fn task_state(state: TaskState) -> &'static str {
     match state {
         TaskState::Queued => "queued",
         TaskState::Running => "running",
@@ -134,8 +134,9 @@ pub(crate) fn reason(reason: &Reason) -> String {
 }
 
 async fn get(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
+    let id = segment(&args.job)?;
     let session = Session::daemon(context).await?;
-    let job: Job = session.client.get(&format!("/v1/jobs/{}", segment(&args.job)?)).await?;
+    let job: Job = session.client.get(&format!("/v1/jobs/{id}")).await?;
     let printer = &context.printer;
     if printer.is_json() {
         printer.json(&job)?;
@@ -179,8 +180,9 @@ async fn get(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
 }
 
 async fn why(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
+    let id = segment(&args.job)?;
     let session = Session::daemon(context).await?;
-    let why: Why = session.client.get(&format!("/v1/jobs/{}/why", segment(&args.job)?)).await?;
+    let why: Why = session.client.get(&format!("/v1/jobs/{id}/why")).await?;
     let printer = &context.printer;
     if printer.is_json() {
         printer.json(&why)?;
@@ -197,8 +199,9 @@ async fn why(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
 }
 
 async fn events(context: &Context, args: &EventsArgs) -> Result<Exit, CliError> {
+    let id = segment(&args.job)?;
     let session = Session::daemon(context).await?;
-    let mut events = session.client.events(segment(&args.job)?, args.from, args.logs).await?;
+    let mut events = session.client.events(id, args.from, args.logs).await?;
     while let Some(event) = events.next().await {
         let event = event?;
         if context.printer.is_json() {
@@ -211,8 +214,9 @@ async fn events(context: &Context, args: &EventsArgs) -> Result<Exit, CliError> 
 }
 
 async fn cost(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
+    let id = segment(&args.job)?;
     let session = Session::daemon(context).await?;
-    let cost: Cost = session.client.get(&format!("/v1/jobs/{}/cost", segment(&args.job)?)).await?;
+    let cost: Cost = session.client.get(&format!("/v1/jobs/{id}/cost")).await?;
     let printer = &context.printer;
     if printer.is_json() {
         printer.json(&cost)?;

@@ -14,7 +14,7 @@ use crate::{
     identity::Identity,
     net::NetError,
     node::{Node, NodeConfig, StartError},
-    store::{LockError, StoreConfig, StoreError},
+    store::{HomeLock, LockError, StoreConfig, StoreError},
 };
 
 /// Runners kept ready by a node that sells.
@@ -86,6 +86,8 @@ pub(crate) async fn start(context: &Context, mode: Mode) -> Result<Running, CliE
     }
     context.home.create()?;
     let (identity, _) = Identity::load_or_create(&context.home.key_file())?;
+    // Another node of this home is the better answer than its port, which is taken for the same reason.
+    drop(HomeLock::acquire_readonly(context.home.data_dir()).map_err(CliError::unreachable)?);
     // Before the store is opened: a taken port is the cheaper thing to find out.
     let wanted = if mode == Mode::Foreground { config.api } else { SocketAddr::from(([127, 0, 0, 1], 0)) };
     let listener = TcpListener::bind(wanted).await.map_err(|error| taken("api.listen", &wanted.to_string(), &error))?;
