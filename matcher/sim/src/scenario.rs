@@ -216,7 +216,7 @@ impl Scenario {
                 ..Faults::NONE
             },
             faults_until: Micros::millis(100_000),
-            duration: Micros::millis(900_000),
+            duration: Micros::millis(1_800_000),
             broken: None,
         }
     }

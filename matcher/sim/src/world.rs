@@ -202,6 +202,8 @@ impl<'a> World<'a> {
         for ((renter, provider), (spent, earned)) in self.ledger.vouchered() {
             let books = |id: &NodeId| {
                 let node = self.nodes.iter().find(|node| node.id == *id);
+                // A crook may still be writing when all others are at rest.
+                let node = node.filter(|node| node.disk.pending() == 0);
                 node.and_then(|node| node.alive.as_ref()).map(|alive| &alive.trader.books)
             };
             let says_spent = books(&renter).map(|books| books.spent(&provider));
@@ -357,7 +359,10 @@ impl<'a> World<'a> {
 
     fn look(&mut self) {
         let all_submitted = self.report.submitted == self.jobs.len() && self.now > self.scenario.submit_until;
-        if self.rest_since.is_none() && self.now >= self.scenario.faults_until && all_submitted && self.ledger.is_at_rest() {
+        let is_late = self.now >= self.scenario.faults_until && all_submitted;
+        if !is_late || !self.ledger.is_at_rest() {
+            self.rest_since = None;
+        } else if self.rest_since.is_none() {
             self.rest_since = Some(self.now);
         }
         self.push(self.now + LOOK_EVERY, Happening::Look);

@@ -2,7 +2,11 @@
 
 use souk_protocol::{Capacity, List, Millis, OFFER_LIFE, Offer, Timestamp};
 
-use crate::{context::Context, desk::Desk, event::Output};
+use crate::{
+    context::Context,
+    desk::Desk,
+    event::{Output, Policy},
+};
 
 /// Shortest time between two offers because of a changed free capacity.
 const CHANGE_WAIT: Millis = Millis(2_000);
@@ -39,6 +43,8 @@ impl Offers {
             return;
         }
         let free = if draining { Capacity::default() } else { desk.free() };
+        // One that has stopped selling has no room that could come free: nobody is to wait for it.
+        let sold = |policy: &Policy| if draining { Capacity::default() } else { policy.total };
         let asks = desk.asks();
         // The wall clock makes it rise over restarts, the count where the clock stands still.
         self.sequence = self.sequence.saturating_add(1).max(cx.now.wall.0);
@@ -52,7 +58,7 @@ impl Offers {
             expires,
             name: policy.name.clone(),
             region: policy.region.clone(),
-            total: policy.total,
+            total: sold(policy),
             free,
             gpus: List::default(),
             runtimes: first(&policy.runtimes),
