@@ -7,6 +7,7 @@
 // What a person starts with.
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod home;
 pub mod identity;
 pub mod submit;

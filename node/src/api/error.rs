@@ -5,6 +5,7 @@ use std::any::Any;
 use axum::{
     Json,
     body::Body,
+    extract::rejection::JsonRejection,
     http::{Response, StatusCode},
     response::IntoResponse,
 };
@@ -78,6 +79,16 @@ impl ApiError {
     pub(crate) fn nearest(mut self, nearest: Vec<String>) -> Self {
         self.view.nearest = nearest;
         self
+    }
+}
+
+impl From<JsonRejection> for ApiError {
+    /// 413 for a body that is too large; 400 for all else that is no request.
+    fn from(rejection: JsonRejection) -> Self {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", 2, rejection.body_text()),
+            _ => Self::bad(rejection.body_text()),
+        }
     }
 }
 

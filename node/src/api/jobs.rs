@@ -98,7 +98,7 @@ pub(super) async fn submit(
     axum::extract::State(state): App,
     request: Result<Json<SubmitRequest>, JsonRejection>,
 ) -> Result<Json<Submitted>, ApiError> {
-    let Json(SubmitRequest { spec, nonce }) = request.map_err(|error| ApiError::bad(error.body_text()))?;
+    let Json(SubmitRequest { spec, nonce }) = request?;
     let nonce = HEXLOWER_PERMISSIVE
         .decode(nonce.as_bytes())
         .ok()

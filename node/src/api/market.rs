@@ -108,7 +108,7 @@ pub(super) async fn plan(
     axum::extract::State(state): App,
     request: Result<Json<PlanRequest>, JsonRejection>,
 ) -> Result<Json<view::Plan>, ApiError> {
-    let Json(PlanRequest { spec }) = request.map_err(|error| ApiError::bad(error.body_text()))?;
+    let Json(PlanRequest { spec }) = request?;
     let request = describe(&spec);
     let now = state.node.market().now().wall;
     let look = move |trader: &Trader| {

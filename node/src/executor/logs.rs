@@ -92,17 +92,25 @@ impl Logs {
 }
 
 /// Takes the guest's output until the runner lets go of `outputs`, into the spools and towards the renter.
-pub(super) async fn write(logs: Logs, mut outputs: mpsc::Receiver<Output>, sender: mpsc::Sender<Output>) -> Result<(), SpoolError> {
+pub(super) async fn write(logs: Logs, mut outputs: mpsc::Receiver<Output>, sender: mpsc::Sender<Piece>) -> Result<(), SpoolError> {
     while let Some(output) = outputs.recv().await {
-        // First on its way, then to the disk: nothing is signed yet.
-        let _ = sender.try_send(output.clone());
-        logs.of(output.stream).append(output.bytes).await?;
+        let spool = logs.of(output.stream);
+        // First on its way, then to the disk: nothing is signed yet. Nobody else writes, so the spool's end is its place.
+        let _ = sender.try_send(Piece { offset: spool.state().length, output: output.clone() });
+        spool.append(output.bytes).await?;
     }
     Ok(())
 }
 
+/// Output on its way to the sender, with its place in its log.
+#[derive(Debug)]
+pub(super) struct Piece {
+    offset: u64,
+    output: Output,
+}
+
 /// A channel from [`write`] to [`send`].
-pub(super) fn pieces() -> (mpsc::Sender<Output>, mpsc::Receiver<Output>) {
+pub(super) fn pieces() -> (mpsc::Sender<Piece>, mpsc::Receiver<Piece>) {
     mpsc::channel(PIECES)
 }
 
@@ -112,7 +120,7 @@ pub(super) async fn send(
     renter: NodeId,
     attempt: AttemptId,
     logs: Logs,
-    mut pieces: mpsc::Receiver<Output>,
+    mut pieces: mpsc::Receiver<Piece>,
     mut over: watch::Receiver<bool>,
 ) {
     let work = async {
@@ -165,17 +173,15 @@ const fn index(which: Which) -> usize {
 }
 
 impl Sender {
-    async fn piece(&mut self, piece: Output) -> Result<(), FrameError> {
+    async fn piece(&mut self, Piece { offset, output }: Piece) -> Result<(), FrameError> {
         self.connect().await?;
-        let spool = self.logs.of(piece.stream).state().length;
-        let sent = self.sent.get(index(piece.stream)).copied().unwrap_or(0);
-        // The piece is next in line exactly if nothing unsent was spooled before it; it may be in the spool by now.
-        let end = sent.saturating_add(piece.bytes.len() as u64);
-        if spool == sent || spool == end {
-            self.frame(piece.stream, &piece.bytes).await
-        } else {
-            self.catch_up().await
+        let sent = self.sent.get(index(output.stream)).copied().unwrap_or(0);
+        if offset == sent {
+            return self.frame(output.stream, &output.bytes).await;
         }
+        // It went with what was read from the spool, or something before it was not handed on. In both cases the spool
+        // knows what is missing.
+        self.catch_up().await
     }
 
     async fn connect(&mut self) -> Result<(), FrameError> {

@@ -355,8 +355,10 @@ async fn stopped(mut stop: watch::Receiver<Option<Stop>>) -> Option<Stop> {
 
 async fn kill_on_stop(stop: watch::Receiver<Option<Stop>>, handle: KillHandle) {
     if let Some(stop) = stopped(stop).await {
-        // A wasm program hears no signal: the grace lets one that is nearly done finish.
-        tokio::time::sleep(Duration::from_millis(stop.grace.0)).await;
+        // A wasm program hears no signal: the grace lets one that is nearly done finish. Who cancels does not want that.
+        if stop.end != AttemptEnd::Cancelled {
+            tokio::time::sleep(Duration::from_millis(stop.grace.0)).await;
+        }
         handle.kill();
     }
 }
