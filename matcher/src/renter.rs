@@ -95,7 +95,7 @@ struct Placing {
     /// Nothing is sought before.
     retry_at: Option<Millis>,
     backoff: Millis,
-    /// Providers that declined an award since the last wait.
+    /// Providers that declined an award or did not answer it since the last wait.
     refused: BTreeSet<NodeId>,
     /// Providers that broke a promise, and until when they are passed over.
     avoid: BTreeMap<NodeId, Millis>,
@@ -114,12 +114,14 @@ struct Placing {
 
 impl Placing {
     fn new(job: &Job, now: crate::event::Now) -> Self {
-        let after = |at: Timestamp| now.mono.saturating_add(at.saturating_since(now.wall));
+        let left = |at: Timestamp| at.saturating_since(now.wall);
         let sla = &job.spec().sla;
+        // A wall clock that was set back since the job was submitted does not make it wait any longer than it said.
+        let start = |within: Millis| left(job.submitted().saturating_add(within)).min(within);
         Self {
             backoff: BACKOFF_FIRST,
-            start_by: sla.start_within.map(|within| after(job.submitted().saturating_add(within))),
-            deadline: sla.deadline.map(after),
+            start_by: sla.start_within.map(|within| now.mono.saturating_add(start(within))),
+            deadline: sla.deadline.map(|at| now.mono.saturating_add(left(at))),
             ..Self::default()
         }
     }
@@ -128,6 +130,11 @@ impl Placing {
     fn wait(&mut self, now: Millis) {
         self.retry_at = Some(now.saturating_add(self.backoff));
         self.backoff = Millis(self.backoff.0.saturating_mul(2).min(BACKOFF_MAX.0));
+    }
+
+    /// The wait is over: whoever refused is asked again.
+    fn try_again(&mut self, now: Millis) {
+        self.retry_at = None;
         self.refused.clear();
         self.avoid.retain(|_, until| *until > now);
     }
@@ -166,8 +173,8 @@ impl Renter {
             return;
         }
         // A job that waits for slots looks again at once if this is what it waits for.
-        let waiting: Vec<_> =
-            self.placing.iter().filter(|(_, placing)| placing.retry_at.is_some()).map(|(id, _)| *id).collect();
+        let waits = |placing: &Placing| placing.retry_at.is_some() && !placing.hopeless.contains(&provider);
+        let waiting: Vec<_> = self.placing.iter().filter(|(_, placing)| waits(placing)).map(|(id, _)| *id).collect();
         for id in waiting {
             if self.has_room_for(&id, &provider, cx) {
                 if let Some(placing) = self.placing.get_mut(&id) {

@@ -107,6 +107,7 @@ impl Renter {
         let Some((lease, id)) = award.map(|lease| (lease.id(), lease.job())) else { return };
         if let Some(placing) = self.placing.get_mut(&id) {
             placing.refused.insert(from);
+            placing.retry_at = None; // the next best at once
             placing.full |= is_about_room(decline.code);
             if matches!(decline.code, DeclineCode::ClockSkew | DeclineCode::Denied) {
                 placing.avoid.insert(from, cx.now.mono.saturating_add(super::AVOID));

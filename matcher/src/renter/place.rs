@@ -313,6 +313,8 @@ impl Renter {
             let provider = lease.provider();
             if let Some(placing) = self.placing.get_mut(&lease.job()) {
                 placing.refused.insert(provider);
+                placing.hopeless.insert(provider); // until it answers
+                placing.retry_at = None; // the next best at once
             }
         }
         if let Some(job) = job

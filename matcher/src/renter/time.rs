@@ -120,6 +120,9 @@ impl Renter {
         }
         self.close_auction(id, cx);
         if passed(retry) {
+            if let Some(placing) = self.placing.get_mut(id) {
+                placing.try_again(now);
+            }
             self.pump(id, cx);
         }
     }

@@ -390,3 +390,31 @@ fn only_the_newest_offer_of_a_provider_counts() {
     stall.now += 600_001;
     assert_eq!(stall.trader.renter.offers(at(stall.now).wall).count(), 0);
 }
+
+#[test]
+fn a_job_whose_only_hope_always_declines_gives_up_after_the_patience() {
+    let mut stall = Stall::new();
+    let mut job = spec(1);
+    job.market.mode = Mode::Ask;
+    stall.submit(job);
+    let start = stall.now;
+    let mut awards = 0;
+    while !stall.job().state().is_final() {
+        if let Some(award) = stall.award.take() {
+            awards += 1;
+            let code = souk_protocol::DeclineCode::Expired;
+            let decline = souk_protocol::Decline { subject: award.hash(), code, nearest: Text::default() };
+            stall.message(Message::Decline(decline));
+        }
+        stall.now = stall.trader.wake_at().unwrap().0.max(stall.now);
+        stall.handle(Event::Wake);
+        assert!(stall.now - start < 60_000, "it never gives up");
+    }
+    assert_eq!(stall.job().state(), JobState::Expired);
+    assert_eq!(stall.now - start, 30_000);
+    // Asked again with growing waits, not in a rush.
+    assert!((5..=12).contains(&awards), "{awards}");
+    let why = stall.job().why();
+    assert_eq!((why[0].code.as_str(), why.last().unwrap().code.as_str()), ("no-offers", "expired"));
+    assert_eq!(why.last().unwrap().count, awards);
+}
