@@ -32,6 +32,9 @@ pub(super) const SERVICE_REPLICAS: u32 = 1_000;
 /// All arguments and variables together, in bytes: what one message to a provider carries beside the rest.
 pub(super) const ARGS_AND_ENV: usize = 128 * 1_024;
 
+/// The most memory a wasm module can have: its 32-bit addresses end there.
+pub(super) const MAX_WASM_MEMORY: Bytes = Bytes(4 << 30);
+
 // Defaults, in the words of INTERFACE where it has them.
 pub(super) const DEFAULT_CPU: MilliCpu = MilliCpu::from_cores(1);
 pub(super) const DEFAULT_MEMORY: Bytes = Bytes(512_000_000);

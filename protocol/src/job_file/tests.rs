@@ -532,6 +532,9 @@ fn a_job_runs_one_program() {
     assert!(refusal("entrypoint = [\"a\"]\n").contains("a wasm module has no entrypoint"));
     assert!(refusal("[resources]\nisolation = \"C1\"\n").contains("a wasm module runs in class W0"));
     assert!(refusal("[resources]\ngpu = \"A100\"\n").contains("a wasm module can't use a GPU"));
+    assert!(refusal("[resources]\nmemory = \"800GB..\"\n").contains("at most 4 GiB (4294967296 bytes)"));
+    assert!(refusal("[resources]\nmemory = \"4294967297B\"\n").contains("at most 4 GiB"));
+    assert_eq!(errors(&wasm("[resources]\nmemory = \"4GiB..\"\n")), [""; 0]);
     assert!(errors(&wasm("").replace(".wasm", ".cwasm"))[0].contains("precompiled code is never accepted"));
     let image = format!("{HEAD}[runtime]\nimage = \"a:1\"\n");
     assert!(errors(&format!("{image}entry = \"run\"\n"))[0].contains("an image has no entry"));
