@@ -188,7 +188,10 @@ async fn job_view(state: &State, id: JobId) -> Result<view::Job, ApiError> {
             id,
             name: job.spec().name.to_string(),
             state: job.state(),
-            reason: job.because().first().map(|reason| reason.text.clone()),
+            reason: job.because().first().map(|reason| match &reason.nearest {
+                Some(nearest) => format!("{}: {nearest}", reason.text),
+                None => reason.text.clone(),
+            }),
             tasks: tasks
                 .map(|((task, values), index)| view::Task {
                     index,

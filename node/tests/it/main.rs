@@ -9,6 +9,7 @@ mod home;
 mod init;
 mod job;
 mod json;
+mod live;
 mod market;
 mod output;
 mod receipt;

@@ -1,0 +1,10 @@
+//! Markets of real processes on loopback in which things go wrong: killed nodes, hostile modules, endless work.
+
+mod api;
+mod array;
+mod crash;
+mod guests;
+mod lab;
+mod lock;
+mod module;
+mod output;
