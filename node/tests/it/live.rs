@@ -7,4 +7,5 @@ mod guests;
 mod lab;
 mod lock;
 mod module;
+mod newcomer;
 mod output;

@@ -119,6 +119,7 @@ impl Node {
 }
 
 impl Drop for Node {
+    #[allow(clippy::print_stderr, reason = "the log of a failed test is for whoever reads its output")]
     fn drop(&mut self) {
         if self.is_up() {
             self.kill();
