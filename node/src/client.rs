@@ -118,7 +118,11 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &(impl Serialize + Sync)) -> Result<T, ClientError> {
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ClientError> {
         let request = self.request(Method::POST, path).timeout(ANSWER).json(body);
         self.json(path, self.sent(request).await?).await
     }
@@ -143,7 +147,10 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; each chunk may fail, too.
-    pub async fn stream(&self, path: &str) -> Result<impl Stream<Item = Result<Vec<u8>, ClientError>> + use<>, ClientError> {
+    pub async fn stream(
+        &self,
+        path: &str,
+    ) -> Result<impl Stream<Item = Result<Vec<u8>, ClientError>> + use<>, ClientError> {
         let response = self.sent(self.request(Method::GET, path)).await?;
         let address = self.address;
         Ok(body(response).map(move |chunk| chunk.map_err(|error| broken(address, &error))))
@@ -226,7 +233,8 @@ impl Client {
         let path = format!("/v1/jobs/{job}/events?from={from}&logs={}", u8::from(logs));
         let request = self.request(Method::GET, &path).header("accept", "text/event-stream");
         let response = self.sent(request).await?;
-        let reader = EventReader { body: body(response), lines: Lines::default(), data: String::new(), address: self.address };
+        let reader =
+            EventReader { body: body(response), lines: Lines::default(), data: String::new(), address: self.address };
         Ok(Box::pin(futures::stream::unfold(Some(reader), |reader| async {
             let mut reader = reader?;
             match reader.next().await {

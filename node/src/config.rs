@@ -21,13 +21,13 @@ use std::{
 
 use souk_protocol::{BitsPerSecond, Bytes, MilliCpu, Millis, NodeId, Ppm, PriceList, Runtime, job_file::Problem};
 
+use self::tree::Reader;
 pub use self::{
     listen::Listen,
     missing::Missing,
     policy::{Machine, policy},
     tree::{Origin, Setting},
 };
-use self::tree::Reader;
 
 /// Version of the file that this souk reads.
 const VERSION: u32 = 1;

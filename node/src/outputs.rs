@@ -295,7 +295,8 @@ mod tests {
     #[test]
     fn links_are_replaced_but_files_of_the_user_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let plan = Plan { links: vec![("l".to_owned(), "x".to_owned()), ("f".to_owned(), "x".to_owned())], ..Plan::default() };
+        let plan =
+            Plan { links: vec![("l".to_owned(), "x".to_owned()), ("f".to_owned(), "x".to_owned())], ..Plan::default() };
         fs::write(folder.path().join("f"), "mine").unwrap();
         symlink("old", folder.path().join("l")).unwrap();
         let mut skipped = Vec::new();

@@ -147,9 +147,8 @@ fn input(
         InputSource::Path(template) => {
             for task in tasks {
                 // The id comes of the spec, which comes of the files: no file can be named by it.
-                let expanded = task
-                    .expand(template, "{job}")
-                    .map_err(|error| refused(Path::new(template), &error.to_string()))?;
+                let expanded =
+                    task.expand(template, "{job}").map_err(|error| refused(Path::new(template), &error.to_string()))?;
                 if template.contains("{job}") {
                     return Err(refused(Path::new(template), "{job} is known only after the inputs are; use {index}"));
                 }
@@ -168,7 +167,9 @@ fn input(
             sources.insert(name.clone(), vec![InputFile { path: String::new(), hash: *hash, len: *len }]);
             name
         }
-        InputSource::Https { url, .. } => return Err(refused(Path::new(url), "not available yet: downloads as inputs")),
+        InputSource::Https { url, .. } => {
+            return Err(refused(Path::new(url), "not available yet: downloads as inputs"));
+        }
         InputSource::Job { path, .. } => {
             return Err(refused(Path::new(path), "not available yet: outputs of other jobs as inputs"));
         }

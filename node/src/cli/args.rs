@@ -27,7 +27,16 @@ pub(crate) enum OutputFormat {
 #[command(next_help_heading = "Shared options")]
 pub(crate) struct Shared {
     /// Form of the result: table, wide, json, name (yaml: not available yet).
-    #[arg(short = 'o', long = "output", global = true, value_enum, hide_possible_values = true, value_name = "FORMAT", env = "SOUK_OUTPUT", hide_env = true)]
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        hide_possible_values = true,
+        value_name = "FORMAT",
+        env = "SOUK_OUTPUT",
+        hide_env = true
+    )]
     pub(crate) output: Option<OutputFormat>,
     /// The same as -o json.
     #[arg(long, global = true, env = "SOUK_JSON", hide_env = true, value_parser = FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]
@@ -70,7 +79,8 @@ pub(crate) fn grammar<T: std::str::FromStr<Err = souk_protocol::GrammarError>>(t
 
 /// Whether errors are to be told as JSON: known before the command line is understood.
 pub(crate) fn wants_json(words: &[OsString]) -> bool {
-    let words: Vec<&str> = words.iter().skip(1).map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let words: Vec<&str> =
+        words.iter().skip(1).map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
     let by_pair = words.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json"]));
     let by_flag = words.iter().any(|word| matches!(*word, "--json" | "-ojson" | "-o=json" | "--output=json"));
     let variable = |name: &str| std::env::var(name).unwrap_or_default();

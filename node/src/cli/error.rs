@@ -109,7 +109,9 @@ impl CliError {
             Self::NotRunning { hint } => {
                 ErrorView { hint: Some(hint.clone()), ..view("not_running", 3, "no node runs in this home") }
             }
-            Self::NoOffers { message, nearest } => ErrorView { nearest: nearest.clone(), ..view("no_offers", 4, message) },
+            Self::NoOffers { message, nearest } => {
+                ErrorView { nearest: nearest.clone(), ..view("no_offers", 4, message) }
+            }
             Self::Budget { message, hint } => ErrorView { hint: hint.clone(), ..view("budget", 5, message) },
             Self::Unreachable { message, hint } => ErrorView { hint: hint.clone(), ..view("unreachable", 6, message) },
             Self::Timeout { limit } => view("timeout", 7, &format!("not done within {limit}")),
@@ -134,11 +136,8 @@ impl CliError {
         }
         let error = self.view();
         let exit = error.exit;
-        let text = if json {
-            serde_json::to_string(&ErrorBody { error }).unwrap_or_default()
-        } else {
-            self.text(&error)
-        };
+        let text =
+            if json { serde_json::to_string(&ErrorBody { error }).unwrap_or_default() } else { self.text(&error) };
         // stderr may be closed; the exit code says the same.
         let _ = writeln!(std::io::stderr().lock(), "{text}");
         ExitCode::from(exit)

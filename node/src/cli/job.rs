@@ -100,7 +100,11 @@ pub(crate) async fn run(context: &Context, command: JobCommand) -> Result<Exit, 
 /// An id of the user as part of a path of the API.
 pub(crate) fn segment(id: &str) -> Result<&str, CliError> {
     let is_id = !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if is_id { Ok(id) } else { Err(CliError::usage(format!("{id:?} is no id: letters a-z and digits 2-7 are expected"))) }
+    if is_id {
+        Ok(id)
+    } else {
+        Err(CliError::usage(format!("{id:?} is no id: letters a-z and digits 2-7 are expected")))
+    }
 }
 
 /// The word for a state.
@@ -153,12 +157,23 @@ async fn get(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
     let budget = job.budget.map_or_else(String::new, |budget| format!(" of at most {budget}"));
     printer.line(format_args!("cost     {}{budget}", job.cost))?;
     printer.line(format_args!("age      {}", ago(job.submitted)))?;
-    let mut table = Table::new(&["TASK", "STATE", "ATTEMPT", "PROVIDER", "ENDED AS", ">EXIT", ">RUN", "REASON", "+LEASE"]);
+    let mut table =
+        Table::new(&["TASK", "STATE", "ATTEMPT", "PROVIDER", "ENDED AS", ">EXIT", ">RUN", "REASON", "+LEASE"]);
     for task in &job.tasks {
         let name = task.index.to_string();
         if task.attempts.is_empty() {
             let dash = || "-".to_owned();
-            table.row([name.clone(), task_state(task.state).to_owned(), dash(), dash(), dash(), dash(), dash(), String::new(), dash()]);
+            table.row([
+                name.clone(),
+                task_state(task.state).to_owned(),
+                dash(),
+                dash(),
+                dash(),
+                dash(),
+                dash(),
+                String::new(),
+                dash(),
+            ]);
         }
         for attempt in &task.attempts {
             table.row([
@@ -207,7 +222,12 @@ async fn events(context: &Context, args: &EventsArgs) -> Result<Exit, CliError> 
         if context.printer.is_json() {
             context.printer.json_line(&event)?;
         } else {
-            context.printer.line(format_args!("{:>6}  {}  {}", event.seq.0, event.at, super::run::event_text(&event.what)))?;
+            context.printer.line(format_args!(
+                "{:>6}  {}  {}",
+                event.seq.0,
+                event.at,
+                super::run::event_text(&event.what)
+            ))?;
         }
     }
     Ok(Exit::DONE)
@@ -306,14 +326,17 @@ pub(crate) fn end_error(job: &Job, because: &[Reason]) -> Option<CliError> {
     match job.state {
         JobState::Succeeded => None,
         JobState::Cancelled => Some(ended(103, "job_cancelled", format!("job {short} was cancelled: {of}"))),
-        _ if has(&["budget", "no-budget"]) => {
-            Some(CliError::Budget { message: format!("the budget of job {short} does not suffice: {of}"), hint: nearest.first().cloned() })
-        }
+        _ if has(&["budget", "no-budget"]) => Some(CliError::Budget {
+            message: format!("the budget of job {short} does not suffice: {of}"),
+            hint: nearest.first().cloned(),
+        }),
         JobState::Failed | JobState::Expired if !started => {
             Some(CliError::NoOffers { message: format!("nobody took job {short}"), nearest: nearest.clone() })
         }
         JobState::Expired => Some(ended(104, "sla_missed", format!("job {short} missed its deadline: {of}"))),
-        JobState::Failed if failed > 0 && job.tasks.iter().filter(|task| task.state == TaskState::Failed).all(interrupted) => {
+        JobState::Failed
+            if failed > 0 && job.tasks.iter().filter(|task| task.state == TaskState::Failed).all(interrupted) =>
+        {
             Some(ended(104, "interrupted", format!("the attempts of job {short} are used up by interruptions: {of}")))
         }
         JobState::Failed => Some(ended(100, "job_failed", format!("job {short} failed: {of}"))),
@@ -346,7 +369,11 @@ pub(crate) async fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit,
                 state if state.is_final() => "was at its end already",
                 _ => "is being cancelled",
             };
-            if printer.is_name() { printer.line(job.id)? } else { printer.line(format_args!("{} {text}", job.id.short()))? }
+            if printer.is_name() {
+                printer.line(job.id)?
+            } else {
+                printer.line(format_args!("{} {text}", job.id.short()))?
+            }
         }
     }
     Ok(Exit::DONE)
@@ -354,7 +381,8 @@ pub(crate) async fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit,
 
 /// The head of a receipt list, shared by `job receipts` and `attest show`.
 pub(crate) fn receipt_table(receipts: &[ReceiptSummary]) -> Table {
-    let mut table = Table::new(&["LEASE", "PROVIDER", "END", "BY", ">BILLED", ">UNBILLED", ">TOTAL", "SIGNED", "+RATE", "+CLOSED"]);
+    let mut table =
+        Table::new(&["LEASE", "PROVIDER", "END", "BY", ">BILLED", ">UNBILLED", ">TOTAL", "SIGNED", "+RATE", "+CLOSED"]);
     for receipt in receipts {
         table.row([
             receipt.lease.short(),

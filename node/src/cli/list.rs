@@ -47,21 +47,27 @@ pub(crate) async fn ps(context: &Context, args: &PsArgs) -> Result<Exit, CliErro
 }
 
 fn show(context: &Context, jobs: &[JobSummary]) -> Result<(), CliError> {
-    context.printer.list(jobs, "no jobs", |job| job.id.to_string(), |jobs| {
-        let mut table = Table::new(&["JOB", "NAME", "STATE", "TASKS", ">COST", ">AGE", "+RUNNING", "+FAILED", "+SUBMITTED"]);
-        for job in jobs {
-            table.row([
-                job.id.short(),
-                job.name.clone(),
-                super::job::state(job.state).to_owned(),
-                format!("{}/{}", job.done, job.tasks),
-                job.cost.short(),
-                ago(job.submitted),
-                job.running.to_string(),
-                job.failed.to_string(),
-                job.submitted.to_string(),
-            ]);
-        }
-        table
-    })
+    context.printer.list(
+        jobs,
+        "no jobs",
+        |job| job.id.to_string(),
+        |jobs| {
+            let mut table =
+                Table::new(&["JOB", "NAME", "STATE", "TASKS", ">COST", ">AGE", "+RUNNING", "+FAILED", "+SUBMITTED"]);
+            for job in jobs {
+                table.row([
+                    job.id.short(),
+                    job.name.clone(),
+                    super::job::state(job.state).to_owned(),
+                    format!("{}/{}", job.done, job.tasks),
+                    job.cost.short(),
+                    ago(job.submitted),
+                    job.running.to_string(),
+                    job.failed.to_string(),
+                    job.submitted.to_string(),
+                ]);
+            }
+            table
+        },
+    )
 }

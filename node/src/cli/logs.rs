@@ -71,7 +71,9 @@ fn target(args: &LogsArgs) -> Result<(&str, u32), CliError> {
         }
     };
     match (in_name, args.index) {
-        (Some(a), Some(b)) if a != b => Err(CliError::usage(format!("task {a} by name and task {b} by --index: choose one"))),
+        (Some(a), Some(b)) if a != b => {
+            Err(CliError::usage(format!("task {a} by name and task {b} by --index: choose one")))
+        }
         (a, b) => Ok((segment(job)?, a.or(b).unwrap_or(0))),
     }
 }
@@ -162,12 +164,19 @@ async fn json(context: &Context, args: &LogsArgs, session: &Session, job: &str, 
 }
 
 /// Follows both logs until they are complete; a break is resumed by offset.
-async fn follow(context: &Context, args: &LogsArgs, session: &Session, job: &str, index: u32) -> Result<Exit, CliError> {
+async fn follow(
+    context: &Context,
+    args: &LogsArgs,
+    session: &Session,
+    job: &str,
+    index: u32,
+) -> Result<Exit, CliError> {
     let mut signals = Signals::new().map_err(CliError::internal)?;
     let task = (job, index);
     let both = async {
         let streams = streams(args);
-        let mut followed = streams.iter().map(|stream| follow_one(context, args, session, task, *stream)).collect::<Vec<_>>();
+        let mut followed =
+            streams.iter().map(|stream| follow_one(context, args, session, task, *stream)).collect::<Vec<_>>();
         match (followed.pop(), followed.pop()) {
             (Some(a), Some(b)) => tokio::try_join!(a, b).map(|_| ()),
             (Some(a), None) => a.await,

@@ -13,13 +13,7 @@ use super::{
     error::{CliError, Exit},
     start,
 };
-use crate::{
-    config::Config,
-    home,
-    identity::Identity,
-    net,
-    view::Network,
-};
+use crate::{config::Config, home, identity::Identity, net, view::Network};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum NetworkCommand {
@@ -116,7 +110,9 @@ fn own_address(family: IpAddr) -> IpAddr {
     // A connected UDP socket only looks up the route: nothing is sent.
     let (any, out): (IpAddr, IpAddr) = match family {
         IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
-        IpAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED.into(), std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+        IpAddr::V6(_) => {
+            (std::net::Ipv6Addr::UNSPECIFIED.into(), std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
+        }
     };
     let found = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((out, 9))?;
@@ -131,7 +127,9 @@ fn own_address(family: IpAddr) -> IpAddr {
 
 fn join(context: &Context, args: &JoinArgs) -> Result<Exit, CliError> {
     if args.file.starts_with("/ip") || args.file.starts_with("/dns") {
-        return Err(CliError::usage("not available yet: joining by address").hint("copy the network file and join that"));
+        return Err(
+            CliError::usage("not available yet: joining by address").hint("copy the network file and join that")
+        );
     }
     let config = start::config(context)?;
     let text = home::read_text(Path::new(&args.file), home::MAX_TEXT)
@@ -147,7 +145,8 @@ fn join(context: &Context, args: &JoinArgs) -> Result<Exit, CliError> {
 fn write(context: &Context, config: &Config, file: &NetworkFile, text: &str) -> Result<(), CliError> {
     let path: &PathBuf = &config.network_file;
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| CliError::internal(format!("cannot make {}: {error}", folder.display())))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| CliError::internal(format!("cannot make {}: {error}", folder.display())))?;
     }
     if home::write_new(path, text.as_bytes())? {
         return Ok(());
@@ -161,7 +160,8 @@ fn write(context: &Context, config: &Config, file: &NetworkFile, text: &str) -> 
         }
         Err(error) => {
             let message = format!("{} is there and no network file: {error}", path.display());
-            Err(CliError::usage(message).hint(format!("move it away; souk config path{} shows where it is", context.home.flag())))
+            Err(CliError::usage(message)
+                .hint(format!("move it away; souk config path{} shows where it is", context.home.flag())))
         }
     }
 }
@@ -180,7 +180,9 @@ fn tell(context: &Context, config: &Config, file: &NetworkFile) -> Result<Exit, 
             printer.line(format_args!("bootstrap  {address}"))?;
         }
         let flag = context.home.flag();
-        printer.talk(format_args!("next       souk up{flag}; give the file to others, who join with souk network join FILE"));
+        printer.talk(format_args!(
+            "next       souk up{flag}; give the file to others, who join with souk network join FILE"
+        ));
     }
     if !config.is_lan() && view.bootstrap.iter().any(|address| is_private(address)) {
         printer.warn("a bootstrap address is private: nodes need profile = \"lan\" in souk.toml to use it");

@@ -57,7 +57,8 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
         let filter = tracing_subscriber::EnvFilter::try_from_env("SOUK_LOG")
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
         // Another subscriber can only be one of a test, which then has the logs.
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+        let _ =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
     }
     let mut signals = Signals::new().map_err(CliError::internal)?;
     let running = start::start(context, Mode::Foreground).await?;
@@ -137,7 +138,14 @@ const LEAST_DISK: Bytes = Bytes(1_000_000_000);
 async fn doctor(context: &Context) -> Result<Exit, CliError> {
     let machine = Machine::measure(context.home.data_dir());
     let mut checks = vec![
-        check("kernel", true, rustix::system::uname().release().to_string_lossy().into_owned(), "Linux", "sandboxing", None),
+        check(
+            "kernel",
+            true,
+            rustix::system::uname().release().to_string_lossy().into_owned(),
+            "Linux",
+            "sandboxing",
+            None,
+        ),
         check("processors", machine.cpu.0 >= 1_000, format!("{} cores", machine.cpu), "1 core", "running work", None),
         check(
             "memory",
@@ -216,7 +224,14 @@ async fn sandbox(home: &home::Home) -> Check {
     };
     match started.await {
         Ok(_) => check("sandbox", true, "a runner starts and confines itself", "landlock, seccomp", purpose, None),
-        Err(why) => check("sandbox", false, why, "landlock, seccomp", purpose, Some(format!("a renter needs none; souk init{} --role renter", home.flag()))),
+        Err(why) => check(
+            "sandbox",
+            false,
+            why,
+            "landlock, seccomp",
+            purpose,
+            Some(format!("a renter needs none; souk init{} --role renter", home.flag())),
+        ),
     }
 }
 
@@ -232,7 +247,10 @@ async fn gpus() -> Check {
             let names: Vec<&str> = found.gpus.iter().map(|gpu| &*gpu.name).collect();
             let unusable: Vec<String> = found.unusable.iter().map(ToString::to_string).collect();
             let actual = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Check { remedy: Some(unusable.join("; ")).filter(|text| !text.is_empty()), ..info("gpus", actual, purpose, String::new()) }
+            Check {
+                remedy: Some(unusable.join("; ")).filter(|text| !text.is_empty()),
+                ..info("gpus", actual, purpose, String::new())
+            }
         }
         Ok(Ok(Err(problem))) => info("gpus", problem, purpose, String::new()),
         _ => info("gpus", "the driver does not answer", purpose, "restart the machine".to_owned()),
@@ -242,16 +260,39 @@ async fn gpus() -> Check {
 fn config_check(context: &Context) -> Check {
     let (file, purpose) = (context.home.config_file(), "settings of the owner");
     if !file.exists() {
-        return info("config", format!("{} is not there, defaults hold", file.display()), purpose, format!("souk init{}", context.home.flag()));
+        return info(
+            "config",
+            format!("{} is not there, defaults hold", file.display()),
+            purpose,
+            format!("souk init{}", context.home.flag()),
+        );
     }
     match start::config(context) {
         Ok(config) => {
             let refused: Vec<String> =
                 config.missing.iter().filter(|missing| missing.refused).map(|missing| missing.path.clone()).collect();
-            let actual = if refused.is_empty() { "valid".to_owned() } else { format!("not available yet: {}", refused.join(", ")) };
-            check("config", refused.is_empty(), actual, "valid", purpose, Some("souk config validate says more".to_owned()))
+            let actual = if refused.is_empty() {
+                "valid".to_owned()
+            } else {
+                format!("not available yet: {}", refused.join(", "))
+            };
+            check(
+                "config",
+                refused.is_empty(),
+                actual,
+                "valid",
+                purpose,
+                Some("souk config validate says more".to_owned()),
+            )
         }
-        Err(error) => check("config", false, error.view().message, "valid", purpose, Some("souk config validate says more".to_owned())),
+        Err(error) => check(
+            "config",
+            false,
+            error.view().message,
+            "valid",
+            purpose,
+            Some("souk config validate says more".to_owned()),
+        ),
     }
 }
 
@@ -269,7 +310,9 @@ fn key_check(context: &Context) -> Check {
 fn network_check(context: &Context) -> Check {
     let purpose = "peers to trade with";
     match start::config(context).and_then(|config| start::network(context, &config)) {
-        Ok(file) => check("network", true, format!("{} ({})", file.name, file.id().short()), "a network file", purpose, None),
+        Ok(file) => {
+            check("network", true, format!("{} ({})", file.name, file.id().short()), "a network file", purpose, None)
+        }
         Err(error @ CliError::NotFound { .. }) => {
             let view = error.view();
             info("network", "none joined yet", purpose, view.hint.unwrap_or_default())
@@ -281,7 +324,8 @@ fn network_check(context: &Context) -> Check {
 async fn node_check(context: &Context) -> Check {
     let purpose = "commands that need a node";
     let hint = format!("souk up{}", context.home.flag());
-    let status = async { Session::daemon(context).await?.client.get::<Status>("/v1/status").await.map_err(CliError::from) };
+    let status =
+        async { Session::daemon(context).await?.client.get::<Status>("/v1/status").await.map_err(CliError::from) };
     match status.await {
         Ok(status) => check("node", true, format!("runs as process {}", status.pid), "runs", purpose, None),
         Err(CliError::NotRunning { .. }) => info("node", "does not run", purpose, hint),

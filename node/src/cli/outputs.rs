@@ -44,11 +44,14 @@ pub(crate) struct ReceiptsArgs {
 
 pub(crate) async fn run(context: &Context, args: &OutputsArgs) -> Result<Exit, CliError> {
     let session = Session::daemon(context).await?;
-    let mut outputs: Vec<TaskOutputs> = session.client.get(&format!("/v1/jobs/{}/outputs", segment(&args.job)?)).await?;
+    let mut outputs: Vec<TaskOutputs> =
+        session.client.get(&format!("/v1/jobs/{}/outputs", segment(&args.job)?)).await?;
     if let Some(index) = args.index {
         outputs.retain(|outputs| outputs.index == index);
         if outputs.is_empty() {
-            return Err(CliError::not_found(format!("task {index} has no outputs")).hint("souk job get shows its state"));
+            return Err(
+                CliError::not_found(format!("task {index} has no outputs")).hint("souk job get shows its state")
+            );
         }
     }
     if args.write || args.into.is_some() {
@@ -108,7 +111,9 @@ pub(crate) async fn write(
 fn output_error(error: OutputError) -> CliError {
     match error {
         OutputError::Client(error) => error.into(),
-        error @ OutputError::Io { .. } => CliError::usage(error).hint("souk job outputs JOB --into DIR writes them elsewhere"),
+        error @ OutputError::Io { .. } => {
+            CliError::usage(error).hint("souk job outputs JOB --into DIR writes them elsewhere")
+        }
         error @ OutputError::Manifest(_) => CliError::internal(error),
     }
 }
@@ -155,7 +160,9 @@ pub(crate) async fn list_receipts(
             .map_err(|error| CliError::usage(format!("cannot make {}: {error}", folder.display())))?;
         for receipt in &receipts {
             if !receipt.complete {
-                context.printer.warn(format_args!("{} is signed by one side only and is not exported", receipt.lease.short()));
+                context
+                    .printer
+                    .warn(format_args!("{} is signed by one side only and is not exported", receipt.lease.short()));
                 continue;
             }
             let bytes = session.client.bytes(&format!("/v1/receipts/{}", receipt.lease), MAX_RECEIPT_FILE + 8).await?;

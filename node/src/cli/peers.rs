@@ -37,22 +37,28 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<Exit, CliE
 
 async fn list(context: &Context, session: &Session) -> Result<Exit, CliError> {
     let peers: Vec<Peer> = session.client.get("/v1/peers").await?;
-    context.printer.list(&peers, "no peers", |peer| peer.peer.to_string(), |peers| {
-        let mut table = Table::new(&["PEER", "NAME", "CONNECTED", ">RTT", "RELIABILITY", ">BALANCE", "+AGENT", "+ADDRESSES"]);
-        for peer in peers {
-            table.row([
-                peer.peer.short(),
-                or_dash(peer.name.clone()),
-                if peer.banned { "banned".to_owned() } else { yes(peer.connected).to_owned() },
-                peer.rtt_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms}ms")),
-                or_dash(peer.reliability.clone()),
-                peer.balance.short(),
-                peer.agent.clone(),
-                peer.addresses.join(" "),
-            ]);
-        }
-        table
-    })?;
+    context.printer.list(
+        &peers,
+        "no peers",
+        |peer| peer.peer.to_string(),
+        |peers| {
+            let mut table =
+                Table::new(&["PEER", "NAME", "CONNECTED", ">RTT", "RELIABILITY", ">BALANCE", "+AGENT", "+ADDRESSES"]);
+            for peer in peers {
+                table.row([
+                    peer.peer.short(),
+                    or_dash(peer.name.clone()),
+                    if peer.banned { "banned".to_owned() } else { yes(peer.connected).to_owned() },
+                    peer.rtt_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms}ms")),
+                    or_dash(peer.reliability.clone()),
+                    peer.balance.short(),
+                    peer.agent.clone(),
+                    peer.addresses.join(" "),
+                ]);
+            }
+            table
+        },
+    )?;
     Ok(Exit::DONE)
 }
 

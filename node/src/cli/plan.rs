@@ -124,8 +124,21 @@ fn show(context: &Context, plan: &Plan, sorted_by: &str) -> Result<(), CliError>
         printer.line(format_args!("request   {request}"))?;
     }
     let heads = [
-        ">#", "PROVIDER", "+NAME", "GPU", "WHERE", "TIER", ">CR/h", "RELIABILITY", ">RTT", "START", "DATA", "+SLOTS", "+CPU",
-        "+MEMORY", "+EXPIRES",
+        ">#",
+        "PROVIDER",
+        "+NAME",
+        "GPU",
+        "WHERE",
+        "TIER",
+        ">CR/h",
+        "RELIABILITY",
+        ">RTT",
+        "START",
+        "DATA",
+        "+SLOTS",
+        "+CPU",
+        "+MEMORY",
+        "+EXPIRES",
     ];
     let mut table = Table::new(&heads);
     for (number, offer) in plan.offers.iter().enumerate() {

@@ -18,11 +18,7 @@ use souk_protocol::{
 };
 use tokio::time::Instant;
 
-pub(crate) use self::{
-    end::tell_detached,
-    overrides::JobArgs,
-    text::event_text,
-};
+pub(crate) use self::{end::tell_detached, overrides::JobArgs, text::event_text};
 use super::{
     Context,
     error::{CliError, Exit},

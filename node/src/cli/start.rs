@@ -28,8 +28,7 @@ pub(crate) fn config(context: &Context) -> Result<Config, CliError> {
         Err(error) if error.is_missing() => "version = 1\n".to_owned(),
         text => text?,
     };
-    Config::parse(&text, folder)
-        .map_err(|problems| CliError::Invalid { file: path.display().to_string(), problems })
+    Config::parse(&text, folder).map_err(|problems| CliError::Invalid { file: path.display().to_string(), problems })
 }
 
 /// Reads the network file of this home, and checks `--network`.
@@ -38,8 +37,11 @@ pub(crate) fn network(context: &Context, config: &Config) -> Result<NetworkFile,
     let text = match home::read_text(path, home::MAX_TEXT) {
         Err(error) if error.is_missing() => {
             let flag = context.home.flag();
-            return Err(CliError::not_found(format!("this home belongs to no network: there is no {}", path.display()))
-                .hint(format!("souk network new{flag} --name lab makes one, souk network join{flag} FILE joins one")));
+            return Err(CliError::not_found(format!(
+                "this home belongs to no network: there is no {}",
+                path.display()
+            ))
+            .hint(format!("souk network new{flag} --name lab makes one, souk network join{flag} FILE joins one")));
         }
         text => text?,
     };
@@ -78,10 +80,12 @@ pub(crate) struct Running {
 pub(crate) async fn start(context: &Context, mode: Mode) -> Result<Running, CliError> {
     let config = config(context)?;
     let network = network(context, &config)?;
-    let refused: Vec<String> = config.missing.iter().filter(|missing| missing.refused).map(ToString::to_string).collect();
+    let refused: Vec<String> =
+        config.missing.iter().filter(|missing| missing.refused).map(ToString::to_string).collect();
     if mode == Mode::Foreground && !refused.is_empty() {
         let file = context.home.config_file();
-        let message = format!("{} asks for what this version can't do yet:\n  {}", file.display(), refused.join("\n  "));
+        let message =
+            format!("{} asks for what this version can't do yet:\n  {}", file.display(), refused.join("\n  "));
         return Err(CliError::usage(message).hint("take the fields out; souk config validate shows them all"));
     }
     context.home.create()?;
@@ -97,7 +101,8 @@ pub(crate) async fn start(context: &Context, mode: Mode) -> Result<Running, CliE
         Mode::Foreground => config::policy(&config, &machine, &network.params.credit),
         Mode::Inside => None,
     };
-    let program = std::env::current_exe().map_err(|error| CliError::internal(format!("cannot find this program: {error}")))?;
+    let program =
+        std::env::current_exe().map_err(|error| CliError::internal(format!("cannot find this program: {error}")))?;
     let listen = config.listen.iter().map(|address| {
         // A node inside a command dials; a port of its own, so that it never stands in the way of `souk up`.
         let port = if mode == Mode::Inside { 0 } else { address.port };

@@ -20,13 +20,23 @@ pub(crate) async fn run(context: &Context) -> Result<Exit, CliError> {
         printer.line(status.node)?;
         return Ok(Exit::DONE);
     }
-    printer.line(format_args!("node       {} ({}), up {}, pid {}", status.node, status.name, ago(status.started), status.pid))?;
+    printer.line(format_args!(
+        "node       {} ({}), up {}, pid {}",
+        status.node,
+        status.name,
+        ago(status.started),
+        status.pid
+    ))?;
     printer.line(format_args!("network    {} ({})", status.network, status.network_id.short()))?;
     printer.line(format_args!("reachable  {}", status.reachable))?;
     for address in &status.listen {
         printer.line(format_args!("listen     {address}"))?;
     }
-    printer.line(format_args!("peers      {}, {} known", count(status.peers, "peer"), count(status.offers, "offer")))?;
+    printer.line(format_args!(
+        "peers      {}, {} known",
+        count(status.peers, "peer"),
+        count(status.offers, "offer")
+    ))?;
     printer.line(format_args!("roles      {}", status.roles.join(", ")))?;
     printer.line(format_args!("leases     {} ({} provided)", status.leases, status.leases_provided))?;
     printer.line(format_args!("jobs       {}", status.jobs))?;

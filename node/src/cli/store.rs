@@ -64,7 +64,11 @@ fn found(report: &Report) -> Verification {
         fail("journal".to_owned(), "record", damage.to_string());
     }
     for (position, key) in &report.contradictions {
-        fail("journal".to_owned(), "signature", format!("{position:?} signs something else under a key used before: {key:?}"));
+        fail(
+            "journal".to_owned(),
+            "signature",
+            format!("{position:?} signs something else under a key used before: {key:?}"),
+        );
     }
     if let IndexVerdict::Ahead { at } = &report.index {
         fail("db".to_owned(), "index", format!("it has seen record {at}, which the journal has not: records are lost"));

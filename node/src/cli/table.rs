@@ -46,7 +46,8 @@ impl Table {
         let heads = self.columns.iter().map(|column| Cell::new(column.head).set_alignment(align(column)));
         table.set_header(pick(heads.collect()));
         for row in &self.rows {
-            let cells = row.iter().zip(&self.columns).map(|(text, column)| Cell::new(clean(text)).set_alignment(align(column)));
+            let cells =
+                row.iter().zip(&self.columns).map(|(text, column)| Cell::new(clean(text)).set_alignment(align(column)));
             table.add_row(pick(cells.collect()));
         }
         for column in table.column_iter_mut() {

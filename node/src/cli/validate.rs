@@ -113,7 +113,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     if let Some(extension) = path.extension().and_then(|extension| extension.to_str())
         && matches!(extension, "yaml" | "yml" | "json")
     {
-        return Err(CliError::usage(format!("{}: not available yet: {extension} job files", path.display())).hint("write it as TOML"));
+        return Err(CliError::usage(format!("{}: not available yet: {extension} job files", path.display()))
+            .hint("write it as TOML"));
     }
     home::read_bytes(path, MAX_JOB_FILE as u64)
         .map_err(|error| if error.is_missing() { CliError::not_found(error) } else { CliError::usage(error) })

@@ -45,9 +45,13 @@ pub(super) fn window(r: &mut Reader, path: &str, has_factor: bool) {
     }
     let (from, to) = (format!("{path}.from"), format!("{path}.to"));
     match (time(r, &from), time(r, &to)) {
-        (Some(a), Some(b)) if a == b => r.error(&to, "the window is empty", Some("for a whole day leave both times out")),
+        (Some(a), Some(b)) if a == b => {
+            r.error(&to, "the window is empty", Some("for a whole day leave both times out"))
+        }
         (Some(MIDNIGHT), _) => r.error(&from, "24:00 can only end a window", Some("write 00:00")),
-        (Some(_), None) if !r.has(&to) => r.error(path, "a window with a start needs an end", Some("e.g. to = \"06:00\"")),
+        (Some(_), None) if !r.has(&to) => {
+            r.error(path, "a window with a start needs an end", Some("e.g. to = \"06:00\""))
+        }
         (None, Some(_)) if !r.has(&from) => {
             r.error(path, "a window with an end needs a start", Some("e.g. from = \"22:00\""));
         }
@@ -77,7 +81,11 @@ fn timezone(r: &mut Reader) {
     let zones = jiff::tz::db();
     let is_known = zones.is_definitively_empty() || zones.get(&name).is_ok();
     if !is_region || !is_known {
-        r.error(path, "not a zone of the IANA database", Some("e.g. \"Europe/Berlin\", \"America/New_York\" or \"UTC\""));
+        r.error(
+            path,
+            "not a zone of the IANA database",
+            Some("e.g. \"Europe/Berlin\", \"America/New_York\" or \"UTC\""),
+        );
     }
 }
 

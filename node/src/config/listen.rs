@@ -85,7 +85,11 @@ pub(super) fn read_external(r: &mut Reader, path: &str) -> Vec<String> {
             .map_or_else(|| text.clone(), |(_, rest)| format!("/ip4/192.0.2.1/{rest}"));
         match Listen::parse(&judged) {
             Some(address) if address.port > 0 && !address.ip.is_unspecified() => {}
-            _ => r.error(path, format!("{text:?} is no address that others can dial"), Some("e.g. \"/dns4/node.example.net/tcp/4477\"")),
+            _ => r.error(
+                path,
+                format!("{text:?} is no address that others can dial"),
+                Some("e.g. \"/dns4/node.example.net/tcp/4477\""),
+            ),
         }
     }
     texts

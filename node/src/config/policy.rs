@@ -75,9 +75,8 @@ mod tests {
     #[test]
     fn the_reserve_is_never_sold_and_only_wasm_is_offered() {
         let machine = Machine { cpu: MilliCpu(4_000), memory: Bytes(8_000), disk: Bytes(100) };
-        let config = config(
-            "[offer]\nreserve = { cpu = 1, memory = \"9kB\" }\n[workloads]\nruntimes = [\"wasm\", \"oci\"]\n",
-        );
+        let config =
+            config("[offer]\nreserve = { cpu = 1, memory = \"9kB\" }\n[workloads]\nruntimes = [\"wasm\", \"oci\"]\n");
         let policy = policy(&config, &machine, &Params::default().credit).unwrap();
         assert_eq!(policy.total, Capacity { cpu: MilliCpu(3_000), memory: Bytes(0), disk: Bytes(100) });
         assert_eq!(policy.runtimes, [Runtime::Wasm]);

@@ -11,10 +11,8 @@ const MEMORY: (Rate, Rate) = (Rate(1_000), Rate(1_500));
 
 /// The floor and the ask. Prices of GPUs are judged; they are not sold yet.
 pub(super) fn read(r: &mut Reader) -> (PriceList, PriceList) {
-    let floor = PriceList {
-        cpu: rate(r, "pricing.floor.cpu", CPU.0),
-        memory_gb: rate(r, "pricing.floor.memory_gb", MEMORY.0),
-    };
+    let floor =
+        PriceList { cpu: rate(r, "pricing.floor.cpu", CPU.0), memory_gb: rate(r, "pricing.floor.memory_gb", MEMORY.0) };
     // Without a word of the owner, an ask is the default or the floor, whatever is more.
     let ask = PriceList {
         cpu: rate(r, "pricing.ask.cpu", CPU.1.max(floor.cpu)),

@@ -69,7 +69,10 @@ fn the_example_of_the_interface_is_read_whole() {
     assert_eq!(config.role, Role::Provider);
     assert_eq!(config.network_file, Path::new("/etc/souk/testnet.toml"));
     assert_eq!(config.listen[0].to_string(), "/ip4/0.0.0.0/udp/4477/quic-v1");
-    assert_eq!(config.reserve, Reserve { cpu: MilliCpu(2_000), memory: Bytes(8_000_000_000), disk: Bytes(100_000_000_000) });
+    assert_eq!(
+        config.reserve,
+        Reserve { cpu: MilliCpu(2_000), memory: Bytes(8_000_000_000), disk: Bytes(100_000_000_000) }
+    );
     assert_eq!(config.floor.cpu.to_string(), "0.005000 CR/h");
     assert_eq!(config.ask.memory_gb.to_string(), "0.001500 CR/h");
     assert_eq!(config.runtimes, [Runtime::Wasm, Runtime::Oci]);
@@ -80,7 +83,8 @@ fn the_example_of_the_interface_is_read_whole() {
 #[test]
 fn what_is_not_built_is_listed_and_refused_where_ignoring_it_would_harm() {
     let config = parse(FULL).unwrap();
-    let listed: Vec<(&str, bool)> = config.missing.iter().map(|missing| (missing.path.as_str(), missing.refused)).collect();
+    let listed: Vec<(&str, bool)> =
+        config.missing.iter().map(|missing| (missing.path.as_str(), missing.refused)).collect();
     assert_eq!(
         listed,
         [
@@ -106,7 +110,9 @@ fn what_is_not_built_is_listed_and_refused_where_ignoring_it_would_harm() {
             ("alerts", true),
         ]
     );
-    assert!(config.missing.iter().all(|missing| missing.line.is_some() && missing.text.starts_with("not available yet: ")));
+    assert!(
+        config.missing.iter().all(|missing| missing.line.is_some() && missing.text.starts_with("not available yet: "))
+    );
 }
 
 #[test]
@@ -116,7 +122,13 @@ fn a_short_file_has_working_defaults_and_nothing_missing() {
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.reserve, Reserve { cpu: MilliCpu(0), memory: Bytes(0), disk: Bytes(0) });
     assert_eq!(config.missing, []);
-    assert!(config.settings.iter().filter(|setting| setting.path != "version").all(|setting| setting.origin == Origin::Default));
+    assert!(
+        config
+            .settings
+            .iter()
+            .filter(|setting| setting.path != "version")
+            .all(|setting| setting.origin == Origin::Default)
+    );
 }
 
 #[test]
@@ -175,7 +187,8 @@ fn a_renter_may_keep_what_only_harms_a_provider() {
 #[test]
 fn the_environment_wins_over_the_file() {
     let variable = |name: &str| (name == "SOUK_API_LISTEN").then(|| "127.0.0.1:9".to_owned());
-    let config = Config::parse_with("version = 1\n[api]\nlisten = \"127.0.0.1:1\"\n", Path::new("/"), &variable).unwrap();
+    let config =
+        Config::parse_with("version = 1\n[api]\nlisten = \"127.0.0.1:1\"\n", Path::new("/"), &variable).unwrap();
     assert_eq!(config.api, "127.0.0.1:9".parse().unwrap());
     let setting = config.settings.iter().find(|setting| setting.path == "api.listen").unwrap();
     assert_eq!(setting.origin, Origin::Env);

@@ -110,7 +110,11 @@ impl Reader {
                 path: String::new(),
                 line,
                 value: error.span().and_then(|span| text.get(span)).map(|found| Value::Text(found.to_owned()).shown()),
-                problem: if twice { "this key is given twice".to_owned() } else { format!("not valid TOML: {message}") },
+                problem: if twice {
+                    "this key is given twice".to_owned()
+                } else {
+                    format!("not valid TOML: {message}")
+                },
                 hint: twice.then(|| "keep one of the two".to_owned()),
             }
         };
@@ -180,13 +184,8 @@ impl Reader {
     pub(super) fn error(&mut self, path: &str, problem: impl Into<String>, hint: Option<&str>) {
         let value = self.leaves.get(path).map(|leaf| leaf.value.shown());
         let line = self.line(path);
-        let problem = Problem {
-            path: path.to_owned(),
-            line,
-            value,
-            problem: problem.into(),
-            hint: hint.map(str::to_owned),
-        };
+        let problem =
+            Problem { path: path.to_owned(), line, value, problem: problem.into(), hint: hint.map(str::to_owned) };
         self.errors.push(problem);
     }
 

@@ -40,7 +40,8 @@ fn a_folder_is_all_its_files_in_order_and_each_content_goes_once() {
         fs::write(folder.path().join(name), b"same").unwrap();
     }
     symlink("a", folder.path().join("data/link")).unwrap();
-    let Resolved { spec, files } = resolved(folder.path(), "[[inputs]]\nsource = \"./data\"\ntarget = \"/in\"\n").unwrap();
+    let Resolved { spec, files } =
+        resolved(folder.path(), "[[inputs]]\nsource = \"./data\"\ntarget = \"/in\"\n").unwrap();
     let paths: Vec<&str> = spec.inputs[0].sources["./data"].iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["a", "b", "link", "sub/c"]);
     assert_eq!(files.len(), 2);

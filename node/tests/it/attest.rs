@@ -8,7 +8,10 @@ fn a_sound_receipt_verifies_without_node_home_or_network() {
     home.write("a.receipt", receipt::sample());
     let run = home.run(&["attest", "verify", "a.receipt"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "receipts: 1 checked, all sound\n"), "{run:?}");
-    assert_eq!(home.run(&["attest", "verify", "a.receipt", "--json"]).json(), serde_json::json!({"ok": true, "checked": 1, "failures": []}));
+    assert_eq!(
+        home.run(&["attest", "verify", "a.receipt", "--json"]).json(),
+        serde_json::json!({"ok": true, "checked": 1, "failures": []})
+    );
     assert!(!home.path("data").exists());
 }
 

@@ -5,15 +5,25 @@ use crate::home::{Home, run};
 #[test]
 fn all_errors_of_a_node_file_come_at_once_as_lines_that_editors_can_jump_to() {
     let home = Home::made();
-    let path = home.write("config/souk.toml", "version = 1\n[node]\nrole = \"seller\"\n[api]\nlisten = \"0.0.0.0:1\"\nlisten2 = 1\n");
+    let path = home.write(
+        "config/souk.toml",
+        "version = 1\n[node]\nrole = \"seller\"\n[api]\nlisten = \"0.0.0.0:1\"\nlisten2 = 1\n",
+    );
     let run = home.run(&["config", "validate"]);
     assert_eq!(run.code, Some(2));
     assert_eq!(run.stdout, "");
     let path = path.display();
     let lines: Vec<&str> = run.stderr.lines().collect();
-    assert_eq!(lines[0], format!("error: {path}:3: node.role = \"seller\": unknown word, one of provider, renter, both"));
-    assert!(lines[1].starts_with(&format!("error: {path}:5: api.listen = \"0.0.0.0:1\": the API is for this machine only")));
-    assert!(lines[2].starts_with(&format!("error: {path}:6: api.listen2 = 1: unknown field, did you mean \"listen\"?")));
+    assert_eq!(
+        lines[0],
+        format!("error: {path}:3: node.role = \"seller\": unknown word, one of provider, renter, both")
+    );
+    assert!(
+        lines[1].starts_with(&format!("error: {path}:5: api.listen = \"0.0.0.0:1\": the API is for this machine only"))
+    );
+    assert!(
+        lines[2].starts_with(&format!("error: {path}:6: api.listen2 = 1: unknown field, did you mean \"listen\"?"))
+    );
     let run = home.run(&["config", "validate", "--json"]);
     assert_eq!(run.code, Some(2));
     assert_eq!(run.json()["errors"][0]["path"], "node.role");
@@ -24,10 +34,16 @@ fn all_errors_of_a_node_file_come_at_once_as_lines_that_editors_can_jump_to() {
 #[test]
 fn what_is_not_built_yet_is_warned_of() {
     let home = Home::made();
-    home.write("config/souk.toml", "version = 1\n[limits]\ndisk_free = \"50GB\"\n[workloads]\nruntimes = [\"wasm\", \"oci\"]\n");
+    home.write(
+        "config/souk.toml",
+        "version = 1\n[limits]\ndisk_free = \"50GB\"\n[workloads]\nruntimes = [\"wasm\", \"oci\"]\n",
+    );
     let run = home.run(&["config", "validate"]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.stderr.contains("souk.toml:3: limits.disk_free: not available yet: a limit on free disk (a node with it refuses"));
+    assert!(
+        run.stderr
+            .contains("souk.toml:3: limits.disk_free: not available yet: a limit on free disk (a node with it refuses")
+    );
     assert!(run.stderr.contains("souk.toml:5: workloads.runtimes: not available yet: containers"), "{}", run.stderr);
 }
 

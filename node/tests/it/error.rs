@@ -28,7 +28,8 @@ fn a_command_that_needs_a_node_exits_3_and_says_how_to_start_one() {
     for args in commands {
         let run = home.run(args);
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{args:?} {run:?}");
-        let hint = format!("hint: start it: souk up --home {}", home.path("").display().to_string().trim_end_matches('/'));
+        let hint =
+            format!("hint: start it: souk up --home {}", home.path("").display().to_string().trim_end_matches('/'));
         assert_eq!(run.stderr, format!("error: no node runs in this home\n{hint}\n"), "{args:?}");
         let run = home.run(&[args, ["--json"].as_slice()].concat());
         assert_eq!((run.code, run.stdout.as_str()), (Some(3), ""), "{args:?} {run:?}");
@@ -84,7 +85,12 @@ fn usage_errors_exit_2_with_one_object_under_json() {
 #[test]
 fn json_errors_are_wanted_by_flag_or_environment() {
     let home = Home::new();
-    for args in [["status", "--json"].as_slice(), &["status", "-o", "json"], &["status", "-ojson"], &["status", "--output=json"]] {
+    for args in [
+        ["status", "--json"].as_slice(),
+        &["status", "-o", "json"],
+        &["status", "-ojson"],
+        &["status", "--output=json"],
+    ] {
         assert_eq!(home.run(args).error()["code"], "not_running", "{args:?}");
     }
     for (name, value) in [("SOUK_JSON", "1"), ("SOUK_OUTPUT", "json")] {
@@ -123,7 +129,11 @@ fn a_node_needs_a_network_and_says_how_to_get_one() {
     for args in [["up"].as_slice(), &["offers"], &["peers"]] {
         let run = home.run(args);
         assert_eq!(run.code, Some(3), "{args:?} {run:?}");
-        assert!(run.stderr.contains("belongs to no network") && run.stderr.contains("souk network new"), "{}", run.stderr);
+        assert!(
+            run.stderr.contains("belongs to no network") && run.stderr.contains("souk network new"),
+            "{}",
+            run.stderr
+        );
     }
 }
 

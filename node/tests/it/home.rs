@@ -23,7 +23,8 @@ impl Run {
     /// The one JSON value on stdout; nothing else may be there.
     pub(crate) fn json(&self) -> serde_json::Value {
         assert!(!self.stdout.contains('\u{1b}'), "{:?}", self.stdout);
-        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {:?} {:?}", self.stdout, self.stderr))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {:?} {:?}", self.stdout, self.stderr))
     }
 
     /// The one error object on stderr; nothing else may be there.

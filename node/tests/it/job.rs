@@ -23,7 +23,8 @@ fn all_errors_of_a_job_file_come_at_once() {
     home.write("job.toml", WRONG);
     let run = home.run(&["job", "validate", "-f", "job.toml"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:?}");
-    let lines: Vec<&str> = run.stderr.lines().map(|line| line.strip_prefix("error: job.toml:").unwrap_or(line)).collect();
+    let lines: Vec<&str> =
+        run.stderr.lines().map(|line| line.strip_prefix("error: job.toml:").unwrap_or(line)).collect();
     let places: Vec<&str> = lines.iter().filter_map(|line| line.split([':', '=']).next()).collect();
     assert_eq!(places, ["2", "5", "7", "8", "10", "12", "13"], "{}", run.stderr);
     assert!(run.stderr.contains("did you mean RTX 4090"), "{}", run.stderr);
@@ -38,11 +39,16 @@ fn all_errors_of_a_job_file_come_at_once() {
 #[test]
 fn a_valid_file_says_how_many_tasks_it_has_and_what_is_not_built() {
     let home = Home::new();
-    home.write("job.toml", "version = 1\nname = \"t\"\n[runtime]\nimage = \"docker.io/library/python:3.12\"\n[array]\ncount = 3\n");
+    home.write(
+        "job.toml",
+        "version = 1\nname = \"t\"\n[runtime]\nimage = \"docker.io/library/python:3.12\"\n[array]\ncount = 3\n",
+    );
     let run = home.run(&["job", "validate", "job.toml"]);
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "job.toml is valid: 3 tasks\n"), "{run:?}");
     assert!(run.stderr.contains("warning: job.toml:4: runtime.image: not available yet"), "{}", run.stderr);
-    for args in [["run", "-f", "job.toml"].as_slice(), &["plan", "-f", "job.toml"], &["job", "run", "-f", "job.toml", "-d"]] {
+    for args in
+        [["run", "-f", "job.toml"].as_slice(), &["plan", "-f", "job.toml"], &["job", "run", "-f", "job.toml", "-d"]]
+    {
         let run = home.run(args);
         assert_eq!(run.code, Some(2), "{args:?} {run:?}");
         assert!(run.stderr.contains("not available yet: container images"), "{}", run.stderr);

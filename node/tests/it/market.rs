@@ -24,7 +24,8 @@ struct Up {
 
 impl Up {
     fn start(home: &Home) -> Self {
-        let mut child = home.command(&["up", "--json"]).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut child =
+            home.command(&["up", "--json"]).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
@@ -225,7 +226,8 @@ fn the_exit_code_of_a_task_passes_through_where_it_is_wanted() {
         (memory (export "memory") 1)
         (func (export "_start") (call $exit (i32.const 7))))"#;
     let module = renter.write("exit.wasm", wat::parse_str(text).unwrap());
-    let base = ["run", "--wasm", module.to_str().unwrap(), "--budget", "0.01 CR", "--task-timeout", "10s", "--memory", "16MB"];
+    let base =
+        ["run", "--wasm", module.to_str().unwrap(), "--budget", "0.01 CR", "--task-timeout", "10s", "--memory", "16MB"];
     let ran = renter.run(&base);
     assert_eq!(ran.code, Some(100), "{ran:?}");
     assert!(ran.stderr.contains("exit code 7"), "{ran:?}");

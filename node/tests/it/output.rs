@@ -1,9 +1,6 @@
 //! Pipes, colours and terminals.
 
-use std::{
-    io::Read as _,
-    process::Stdio,
-};
+use std::{io::Read as _, process::Stdio};
 
 use crate::home::{Home, run};
 

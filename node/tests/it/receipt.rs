@@ -1,10 +1,10 @@
 //! A receipt file that two keys of the tests have signed.
 
 use souk_protocol::{
-    AttemptEnd, MAX_RECEIPT_FILE, RECEIPT_MAGIC, Receipt, ReceiptFile, Signed, billed_hash, codec,
-    Accepted, AttemptId, Award, Basis, Billed, Bytes, Credits, Hash, Isolation, JobId, Key, LeaseEnd, LeaseId, List, LogEnd,
-    MilliCpu, Millis, NetworkId, NodeId, Party, Pay, Rate, Requirement, Runtime, Signer, TaskResult, Terms, Text, Tier,
-    Timestamp, Verify, Voucher,
+    Accepted, AttemptEnd, AttemptId, Award, Basis, Billed, Bytes, Credits, Hash, Isolation, JobId, Key, LeaseEnd,
+    LeaseId, List, LogEnd, MAX_RECEIPT_FILE, MilliCpu, Millis, NetworkId, NodeId, Party, Pay, RECEIPT_MAGIC, Rate,
+    Receipt, ReceiptFile, Requirement, Runtime, Signed, Signer, TaskResult, Terms, Text, Tier, Timestamp, Verify,
+    Voucher, billed_hash, codec,
 };
 
 /// A receipt file of a lease with one billed task.

@@ -31,7 +31,12 @@ struct Ended<'a> {
 }
 
 /// Brings the outputs home, sums up, and finds the exit code.
-pub(super) async fn finish(context: &Context, session: &Session, id: JobId, passthrough: bool) -> Result<Exit, CliError> {
+pub(super) async fn finish(
+    context: &Context,
+    session: &Session,
+    id: JobId,
+    passthrough: bool,
+) -> Result<Exit, CliError> {
     let path = format!("/v1/jobs/{id}");
     let mut job: Job = session.client.get(&path).await?;
     let tasks: Vec<TaskOutputs> = session.client.get(&format!("{path}/outputs")).await?;
@@ -70,10 +75,10 @@ fn summary(job: &Job) -> String {
     let attempts: usize = job.tasks.iter().map(|task| task.attempts.len()).sum();
     let tasks = job.tasks.len() as u64;
     let of = if done == tasks { count(tasks, "task") } else { format!("{done} of {}", count(tasks, "task")) };
-    let again = if attempts as u64 > tasks { format!(" in {}", count(attempts as u64, "attempt")) } else { String::new() };
-    let took = job.ended.map_or_else(String::new, |ended| {
-        format!(", {}", duration(ended.saturating_since(job.submitted)))
-    });
+    let again =
+        if attempts as u64 > tasks { format!(" in {}", count(attempts as u64, "attempt")) } else { String::new() };
+    let took =
+        job.ended.map_or_else(String::new, |ended| format!(", {}", duration(ended.saturating_since(job.submitted))));
     format!("job {} {}: {of} done{again}{took}, cost {}", job.id.short(), job::state(job.state), job.cost.short())
 }
 
@@ -95,9 +100,11 @@ fn own_code(job: &Job) -> Option<u8> {
 
 /// One line about a job that goes on without its watcher: what, at what cost, and how to stop it.
 pub(crate) fn tell_detached(context: &Context, job: &Job) {
-    let rate = job.leases.iter().filter(|lease| lease.state == "open").fold(Rate(0), |sum, lease| {
-        sum.saturating_add(Rate(lease.rate.0.saturating_mul(lease.slots.into())))
-    });
+    let rate = job
+        .leases
+        .iter()
+        .filter(|lease| lease.state == "open")
+        .fold(Rate(0), |sum, lease| sum.saturating_add(Rate(lease.rate.0.saturating_mul(lease.slots.into()))));
     let done = job.tasks.iter().filter(|task| task.state == TaskState::Done).count();
     let cost = if rate.is_zero() { "nothing yet".to_owned() } else { format!("up to {}", rate.short()) };
     let short = job.id.short();

@@ -17,13 +17,7 @@ use super::{
     text::{auction_text, event_text},
 };
 use crate::{
-    cli::{
-        Context,
-        error::CliError,
-        job,
-        session::Session,
-        signal::Signals,
-    },
+    cli::{Context, error::CliError, job, session::Session, signal::Signals},
     client::ClientError,
     view::{Job, JobEvent, JobEventKind},
 };
@@ -137,18 +131,24 @@ impl Follow<'_> {
                 seen.ended = state.is_final();
                 let because = because.first().map_or_else(String::new, |first| format!(": {}", job::reason(first)));
                 match state {
-                    JobState::Running => self.running(stages, seen, true),
+                    JobState::Running => self.running(stages, seen),
+                    // More slots are sought while tasks run: what runs says more.
+                    JobState::Bidding | JobState::Placing | JobState::Verifying
+                        if seen.started && because.is_empty() => {}
                     _ => stages.stage(&format!("{}{because}", job::state(*state)), true),
                 }
             }
-            JobEventKind::Auction(auction) => stages.stage(&format!("bidding {}", auction_text(auction)), true),
+            JobEventKind::Auction(auction) if !seen.started => {
+                stages.stage(&format!("bidding {}", auction_text(auction)), true);
+            }
+            JobEventKind::Progress { state, .. } if state == "running" && !seen.started => self.running(stages, seen),
             JobEventKind::Task { index, state } => {
                 match state {
                     TaskState::Done => seen.done.insert(*index),
                     TaskState::Failed => seen.failed.insert(*index),
                     _ => false,
                 };
-                self.running(stages, seen, false);
+                self.running(stages, seen);
             }
             JobEventKind::AttemptEnded { end, .. } if end != "done" => {
                 stages.above(|| self.context.printer.talk(event_text(&event.what)));
@@ -165,14 +165,15 @@ impl Follow<'_> {
         Ok(())
     }
 
-    fn running(&self, stages: &mut Stages<'_>, seen: &Seen, is_milestone: bool) {
+    fn running(&self, stages: &mut Stages<'_>, seen: &mut Seen) {
         let done = u32::try_from(seen.done.len()).unwrap_or(u32::MAX);
         let failed = match seen.failed.len() {
             0 => String::new(),
             failed => format!(", {failed} failed"),
         };
         stages.done(done);
-        stages.stage(&format!("running {done}/{}{failed}", self.tasks), is_milestone);
+        stages.stage(&format!("running {done}/{}{failed}", self.tasks), !seen.started);
+        seen.started = true;
     }
 }
 
@@ -180,6 +181,8 @@ impl Follow<'_> {
 #[derive(Debug, Default)]
 struct Seen {
     seq: u64,
+    /// Whether a task has run: stages before that are over.
+    started: bool,
     ended: bool,
     done: BTreeSet<u32>,
     failed: BTreeSet<u32>,

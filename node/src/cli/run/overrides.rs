@@ -96,7 +96,9 @@ impl JobArgs {
                 runtime.insert("image".to_owned(), image.as_str().into());
                 "image".to_owned()
             }
-            (None, None) => return Err(CliError::usage("no job").hint("name a job file with -f, or a module with --wasm")),
+            (None, None) => {
+                return Err(CliError::usage("no job").hint("name a job file with -f, or a module with --wasm"));
+            }
         };
         let mut table = Table::new();
         table.insert("version".to_owned(), Value::Integer(1));
@@ -148,10 +150,7 @@ impl JobArgs {
                 section(table, place)?.insert(field.to_owned(), text.as_str().into());
             }
         }
-        let numbers = [
-            ("array", "max_parallel", self.max_parallel),
-            ("retry", "attempts", self.attempts),
-        ];
+        let numbers = [("array", "max_parallel", self.max_parallel), ("retry", "attempts", self.attempts)];
         for (place, field, number) in numbers {
             if let Some(number) = number {
                 section(table, place)?.insert(field.to_owned(), Value::Integer(number.into()));
@@ -190,8 +189,10 @@ impl JobArgs {
         }
         let mut inputs = Vec::new();
         for pair in &self.input {
-            let (source, target) = pair.rsplit_once('=').ok_or_else(|| usage("--input", pair, "write SOURCE=TARGET"))?;
-            let source = if source.starts_with("blake3:") || source.starts_with("https:") || source.starts_with("job:") {
+            let (source, target) =
+                pair.rsplit_once('=').ok_or_else(|| usage("--input", pair, "write SOURCE=TARGET"))?;
+            let source = if source.starts_with("blake3:") || source.starts_with("https:") || source.starts_with("job:")
+            {
                 source.to_owned()
             } else {
                 text_of(&absolute(Path::new(source))?)?
@@ -258,7 +259,11 @@ fn job_name(path: &Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(58).collect();
     let name = name.trim_matches('-');
-    if name.starts_with(|c: char| c.is_ascii_lowercase()) { name.to_owned() } else { format!("job-{name}").trim_end_matches('-').to_owned() }
+    if name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        name.to_owned()
+    } else {
+        format!("job-{name}").trim_end_matches('-').to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -322,7 +327,9 @@ mod tests {
 
     #[test]
     fn names_come_from_modules() {
-        for (path, name) in [("a/Train_Net.wasm", "train-net"), ("1.wasm", "job-1"), ("-.wasm", "job"), ("x.y.wasm", "x-y")] {
+        for (path, name) in
+            [("a/Train_Net.wasm", "train-net"), ("1.wasm", "job-1"), ("-.wasm", "job"), ("x.y.wasm", "x-y")]
+        {
             assert_eq!(job_name(Path::new(path)), name);
         }
     }
