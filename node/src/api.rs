@@ -21,6 +21,7 @@ use axum::{
     extract::DefaultBodyLimit,
     middleware,
     routing::{get, post, put},
+    serve::ListenerExt as _,
 };
 use souk_protocol::Timestamp;
 use tokio::net::TcpListener;
@@ -74,6 +75,12 @@ pub async fn serve(
     let state = Arc::new(State { node, config, stop: stop.clone() });
     let router = router(&state, address);
     let ended = stop.clone();
+    // An answer is two small writes; Nagle would hold the second one back for 40 ms.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+    });
     let server = axum::serve(listener, router).with_graceful_shutdown(async move { ended.cancelled().await });
     tokio::select! {
         served = async { server.await } => served,
