@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use souk_matcher::{Event, LeaseView, Notice, Output, Record, Token};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Control, Credits, Discharge, Message, Millis, NodeId, Offer, RunState, Signed, TaskResult, Verified, Work,
+    AttemptEnd, AttemptId, Control, Credits, Discharge, Message, Millis, NodeId, Offer, RunState, Signed, TaskResult,
+    Verified, Work,
 };
 
 use crate::{
@@ -207,7 +208,12 @@ impl World<'_> {
         let job = lease.job;
         self.tell(|world| {
             let number = world.jobs.iter().position(|planned| planned.job == job);
-            format!("{index} opens {:?} for {:?} job {number:?} slots {}", lease.lease, world.index(&lease.peer), lease.slots)
+            format!(
+                "{index} opens {:?} for {:?} job {number:?} slots {}",
+                lease.lease,
+                world.index(&lease.peer),
+                lease.slots
+            )
         });
         let Some(node) = self.nodes.get_mut(index) else { return };
         let Some(alive) = &mut node.alive else { return };
@@ -245,7 +251,11 @@ impl World<'_> {
             .index(&renter)
             .is_some_and(|renter| self.network.passes(renter, index) && self.network.passes(index, renter));
         if !reachable && tries < FETCH_TRIES {
-            return self.push_local(now + Micros::millis(1_000), index, Local::Start { attempt, turn, tries: tries + 1 });
+            return self.push_local(
+                now + Micros::millis(1_000),
+                index,
+                Local::Start { attempt, turn, tries: tries + 1 },
+            );
         }
         let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
         if !reachable {

@@ -91,7 +91,8 @@ pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
 
 fn skews(dice: &mut Dice, scenario: &Scenario) -> Vec<i64> {
     let most = scenario.faults.skew.0;
-    let ordinary = |dice: &mut Dice| i64::try_from(dice.between(0, most * 2)).unwrap_or(0) - i64::try_from(most).unwrap_or(0);
+    let ordinary =
+        |dice: &mut Dice| i64::try_from(dice.between(0, most * 2)).unwrap_or(0) - i64::try_from(most).unwrap_or(0);
     let mut skews: Vec<_> = (0..scenario.nodes).map(|_| ordinary(dice)).collect();
     for _ in 0..scenario.faults.bad_clocks {
         // Only of nodes that do nothing but sell: a renter with such a clock gets nothing, which is another test.

@@ -109,10 +109,7 @@ pub fn one_done(before: Option<&AttemptId>, now: &AttemptId) -> Result<(), Fault
 ///
 /// # Errors
 /// [`Invariant::NothingOversold`].
-pub fn nothing_oversold<'a>(
-    machine: &Capacity,
-    leases: impl Iterator<Item = &'a LeaseView>,
-) -> Result<(), Fault> {
+pub fn nothing_oversold<'a>(machine: &Capacity, leases: impl Iterator<Item = &'a LeaseView>) -> Result<(), Fault> {
     let (mut cpu, mut memory, mut disk) = (0_u64, 0_u64, 0_u64);
     for lease in leases {
         let slots = u64::from(lease.slots);
@@ -121,9 +118,7 @@ pub fn nothing_oversold<'a>(
         disk = disk.saturating_add(lease.requirement.disk.0.saturating_mul(slots));
     }
     let fits = cpu <= machine.cpu.0 && memory <= machine.memory.0 && disk <= machine.disk.0;
-    check(Invariant::NothingOversold, fits, || {
-        format!("leased cpu {cpu}m memory {memory} disk {disk} of {machine:?}")
-    })
+    check(Invariant::NothingOversold, fits, || format!("leased cpu {cpu}m memory {memory} disk {disk} of {machine:?}"))
 }
 
 /// An attempt runs on an open lease that has a slot for it. `busy` counts it already.

@@ -10,8 +10,8 @@ use std::{
 
 use souk_matcher::{JobState, Record, Verdict};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseId, Message, Millis, NodeId, Party, Rate, Receipt,
-    Signed, TaskResult, Voucher, codec,
+    AttemptEnd, AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseId, Message, Millis, NodeId, Party,
+    Rate, Receipt, Signed, TaskResult, Voucher, codec,
 };
 
 use crate::{
@@ -250,11 +250,14 @@ impl Ledger {
             JobState::Bidding | JobState::Placing | JobState::Running | JobState::Verifying => false,
         };
         let fault = |detail| Err(Fault { invariant: Invariant::JobsEnd, detail });
-        self.check(at, match (before, is_right) {
-            (Some(before), _) => fault(format!("{job:?} ended as {before:?} and again as {state:?}")),
-            (None, false) => fault(format!("{job:?} ended as {state:?} with {missing} tasks without a Done")),
-            (None, true) => Ok(()),
-        });
+        self.check(
+            at,
+            match (before, is_right) {
+                (Some(before), _) => fault(format!("{job:?} ended as {before:?} and again as {state:?}")),
+                (None, false) => fault(format!("{job:?} ended as {state:?} with {missing} tasks without a Done")),
+                (None, true) => Ok(()),
+            },
+        );
     }
 
     fn opened(
@@ -390,14 +393,8 @@ impl Ledger {
             return self.check(at, fault(Invariant::ReceiptsAreTrue, "a receipt of no lease"));
         };
         let voucher = facts.renter.voucher.as_ref().map(|(voucher, hash)| (voucher, *hash));
-        let outcome = invariant::receipt_is_true(
-            &receipt,
-            facts.award,
-            facts.accepted,
-            facts.rate,
-            &facts.billed,
-            voucher,
-        );
+        let outcome =
+            invariant::receipt_is_true(&receipt, facts.award, facts.accepted, facts.rate, &facts.billed, voucher);
         let side = facts.side(me);
         side.state = SideState::Receipt;
         side.receipt = Some(receipt.hash());
@@ -440,7 +437,8 @@ impl Ledger {
         for (job, facts) in &self.jobs {
             if facts.ended.is_none() && !self.crooks.contains(&facts.renter) {
                 let (done, tasks) = (facts.done.len(), facts.spec.task_count());
-                outcomes.push(fault(Invariant::JobsEnd, format!("{job:?} has no end, {done} of {tasks} tasks are done")));
+                outcomes
+                    .push(fault(Invariant::JobsEnd, format!("{job:?} has no end, {done} of {tasks} tasks are done")));
             }
         }
         for (lease, facts) in &self.leases {
@@ -449,7 +447,8 @@ impl Ledger {
             }
             let both = facts.renter.state == SideState::Receipt && facts.provider.state == SideState::Receipt;
             if facts.provider.state == SideState::Receipt && facts.renter.state != SideState::Receipt {
-                outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: only the provider has the receipt")));
+                outcomes
+                    .push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: only the provider has the receipt")));
             }
             if both && facts.renter.receipt != facts.provider.receipt {
                 outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: the sides hold two receipts")));
@@ -512,11 +511,10 @@ impl Ledger {
 impl LeaseFacts {
     /// The honest sides at which it is open.
     fn open_at(&self, crooks: &BTreeSet<NodeId>) -> impl Iterator<Item = Party> {
-        let sides = [
-            (Party::Renter, &self.renter, self.renter_id),
-            (Party::Provider, &self.provider, self.provider_id),
-        ];
-        let open = sides.map(|(party, side, id)| (side.state == SideState::Open && !crooks.contains(&id)).then_some(party));
+        let sides =
+            [(Party::Renter, &self.renter, self.renter_id), (Party::Provider, &self.provider, self.provider_id)];
+        let open =
+            sides.map(|(party, side, id)| (side.state == SideState::Open && !crooks.contains(&id)).then_some(party));
         open.into_iter().flatten()
     }
 

@@ -19,24 +19,24 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests may panic"))]
 
-mod time;
-mod random;
 mod queue;
+mod random;
+mod time;
 
+mod faults;
 mod scenario;
 mod workload;
-mod faults;
 
-mod keys;
-mod network;
+mod credit;
 mod disk;
 mod executor;
-mod credit;
+mod keys;
+mod network;
 mod node;
 
 mod deed;
-mod world;
 mod trace;
+mod world;
 
 pub mod invariant;
 mod ledger;

@@ -136,7 +136,11 @@ impl<M> Network<M> {
     #[must_use]
     pub(crate) fn distance(&self, pair: Pair) -> Micros {
         let mut dice = Dice::new(self.seed, &format!("distance {} {}", pair.0, pair.1));
-        if dice.chance(200_000) { dice.span(Micros(200), Micros(2_000)) } else { dice.span(Micros(5_000), Micros(80_000)) }
+        if dice.chance(200_000) {
+            dice.span(Micros(200), Micros(2_000))
+        } else {
+            dice.span(Micros(5_000), Micros(80_000))
+        }
     }
 
     /// Sends `message`, and says what becomes of it. It is given back where it travels now.
@@ -345,7 +349,10 @@ mod tests {
             (lost, again, overtaken)
         };
         let (lost, again, overtaken) = count(&mut network);
-        assert!((800..1_200).contains(&lost) && (700..1_100).contains(&again) && overtaken > 500, "{lost} {again} {overtaken}");
+        assert!(
+            (800..1_200).contains(&lost) && (700..1_100).contains(&again) && overtaken > 500,
+            "{lost} {again} {overtaken}"
+        );
         network.calm();
         let (lost, again, _) = count(&mut network);
         assert_eq!((lost, again), (0, 0));

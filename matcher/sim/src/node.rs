@@ -68,13 +68,8 @@ impl Node {
         if scenario.broken == Some(Broken::BlindToCredit) {
             params.credit.stranger.0 = params.credit.stranger.0.saturating_mul(1_000);
         }
-        let settings = Settings {
-            network: NetworkId([7; 32]),
-            params,
-            open: true,
-            boot: self.boot,
-            seed: dice.bytes(),
-        };
+        let settings =
+            Settings { network: NetworkId([7; 32]), params, open: true, boot: self.boot, seed: dice.bytes() };
         let mut trader = Trader::new(settings, self.key.clone());
         let mut credit = Credit::default();
         let mut outcome = Ok(());

@@ -284,7 +284,7 @@ impl Scenario {
             stranger_limit: Credits(20_000),
             faults: Faults { crashes: 4, cuts: 1, lies: 100_000, deadbeats: 1, silent: 2, jumps: 2, ..market.faults },
             // An attempt of which nothing is heard, though its provider is there, is given up after ten minutes.
-            duration: Micros::millis(6_000_000),
+            duration: Micros::millis(30_000_000),
             ..market
         }
     }

@@ -41,7 +41,8 @@ fn control(body: &Control) -> String {
         Control::Cancel { attempt } => format!("cancel {attempt}"),
         Control::End { end, reason } => format!("end {end} {reason}"),
         Control::Receipt(receipt) => {
-            let sums = receipt.peek().map(|receipt| (receipt.billed.len(), receipt.unbilled, receipt.total.0, receipt.end));
+            let sums =
+                receipt.peek().map(|receipt| (receipt.billed.len(), receipt.unbilled, receipt.total.0, receipt.end));
             format!("receipt by {} {sums:?}", receipt.signer().short())
         }
         Control::Show { .. } => "show".to_owned(),
@@ -58,23 +59,31 @@ pub(crate) fn record(record: &Record) -> String {
         Record::Attempt { attempt, .. } => format!("attempt {attempt}"),
         Record::Result { result, verdict, run, voucher, .. } => {
             let result = result.peek().map(|result| (result.attempt.to_string(), result.end));
-            let voucher = voucher.as_ref().map(|voucher| voucher.peek().map(|voucher| (voucher.number, voucher.total.0)));
+            let voucher =
+                voucher.as_ref().map(|voucher| voucher.peek().map(|voucher| (voucher.number, voucher.total.0)));
             format!("result {result:?} {verdict:?} {} ms voucher {voucher:?}", run.0)
         }
         Record::Lost { attempt, end, reason, .. } => format!("lost {attempt} {end} {reason}"),
         Record::Accepted { award, .. } => format!("accepted {:?}", award.peek().map(|award| award.lease)),
         Record::Started { attempt, .. } => format!("started {attempt}"),
         Record::Delivered { result } => {
-            format!("delivered {:?}", result.peek().map(|result| (result.attempt.to_string(), result.end, result.run.0)))
+            format!(
+                "delivered {:?}",
+                result.peek().map(|result| (result.attempt.to_string(), result.end, result.run.0))
+            )
         }
         Record::Settled { attempt, run, voucher } => {
-            let voucher = voucher.as_ref().map(|voucher| voucher.peek().map(|voucher| (voucher.number, voucher.total.0)));
+            let voucher =
+                voucher.as_ref().map(|voucher| voucher.peek().map(|voucher| (voucher.number, voucher.total.0)));
             format!("settled {attempt} {} ms voucher {voucher:?}", run.0)
         }
         Record::Receipt { provider, renter } => {
             format!("receipt {:?} both {}", provider.peek().map(|receipt| receipt.lease), renter.is_some())
         }
-        Record::Close(close) => format!("close {:?}", close.peek().map(|close| (close.lease, close.end, close.vouchered.0, close.claimed.0))),
+        Record::Close(close) => format!(
+            "close {:?}",
+            close.peek().map(|close| (close.lease, close.end, close.vouchered.0, close.claimed.0))
+        ),
         Record::Trust { .. } => "trust".to_owned(),
         Record::Ended { lease, end, by } => format!("ended {lease:?} {end} by {by}"),
         Record::Discharge(discharge) => format!("discharge {:?}", discharge.peek().map(|discharge| discharge.amount.0)),

@@ -234,7 +234,9 @@ impl<'a> World<'a> {
         let wrong = |detail: String| Err(Fault { invariant: Invariant::ReplayFollows, detail });
         let outcome = match outcome {
             Err(error) => wrong(format!("node {index}: {error}")),
-            Ok(()) if node.disk.pending() == 0 && !same => wrong(format!("node {index}: the journal gives other books")),
+            Ok(()) if node.disk.pending() == 0 && !same => {
+                wrong(format!("node {index}: the journal gives other books"))
+            }
             Ok(()) => Ok(()),
         };
         self.ledger.check(self.now, outcome);
@@ -489,10 +491,8 @@ impl<'a> World<'a> {
         let policy = node.told_policy(self.scenario.broken);
         let boot = node.boot;
         self.tell(|_| format!("{index} starts for the {boot}. time"));
-        let outcome = outcome.map_err(|error| Fault {
-            invariant: Invariant::ReplayFollows,
-            detail: format!("node {index}: {error}"),
-        });
+        let outcome = outcome
+            .map_err(|error| Fault { invariant: Invariant::ReplayFollows, detail: format!("node {index}: {error}") });
         self.ledger.check(self.now, outcome);
         for (pair, epoch) in self.network.restart(index) {
             self.broken(pair, epoch);
@@ -506,7 +506,8 @@ impl<'a> World<'a> {
             self.push(at, Happening::Exchange { node: index });
         }
         for number in 0..self.jobs.len() {
-            let due = |job: &PlannedJob| job.renter == index && job.at <= self.now && self.ledger.ended(&job.job).is_none();
+            let due =
+                |job: &PlannedJob| job.renter == index && job.at <= self.now && self.ledger.ended(&job.job).is_none();
             if self.jobs.get(number).is_some_and(due) {
                 self.submit(number);
                 if self.cancelled.contains(&number) {

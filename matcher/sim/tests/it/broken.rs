@@ -32,7 +32,8 @@ fn speaking_before_the_journal_is_seen() {
 
 #[test]
 fn a_disk_that_lies_makes_contradictions() {
-    let expected = [Invariant::NoContradiction, Invariant::OneDone, Invariant::PaidOnce, Invariant::JournalBeforeSpeaking];
+    let expected =
+        [Invariant::NoContradiction, Invariant::OneDone, Invariant::PaidOnce, Invariant::JournalBeforeSpeaking];
     is_seen(Broken::LyingDisk { records: 30 }, &expected);
 }
 

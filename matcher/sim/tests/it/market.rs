@@ -92,7 +92,10 @@ fn all_hold(scenario: &Scenario, default: Range<u64>) -> BTreeMap<&'static str, 
     let (bad, sums) = run_all(scenario, seeds(default));
     eprintln!("{}: {sums:?} in {:?}", scenario.name, started.elapsed());
     for report in bad.iter().take(20) {
-        eprintln!("{report}  again: SOUK_SIM_SEED={} SOUK_SIM_TRACE=1 cargo test --release -p souk-sim {} -- --nocapture", report.seed, scenario.name);
+        eprintln!(
+            "{report}  again: SOUK_SIM_SEED={} SOUK_SIM_TRACE=1 cargo test --release -p souk-sim {} -- --nocapture",
+            report.seed, scenario.name
+        );
     }
     let kinds = bad.iter().filter_map(|report| report.violations.first()).fold(BTreeMap::new(), |mut kinds, first| {
         *kinds.entry(first.invariant.name()).or_insert(0) += 1;
