@@ -9,3 +9,4 @@ mod lock;
 mod module;
 mod newcomer;
 mod output;
+mod storm;

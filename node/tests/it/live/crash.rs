@@ -60,7 +60,7 @@ fn a_renter_killed_in_mid_job_goes_on_where_its_journal_ends() {
 }
 
 #[test]
-fn a_provider_killed_in_mid_job_resumes_its_lease_and_bills_no_lost_attempt() {
+fn a_provider_killed_in_mid_job_leaves_no_runner_and_bills_no_lost_attempt() {
     let mut lab = Lab::new(1);
     let id = job(&lab.renter);
     lab.renter.job_until(&id, in_the_middle);
