@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 use souk_protocol::{AttemptId, Hash, LeaseId, List, LogEnd, LogFrame, LogOffsets, LogOpen, MAX_LOG_CHUNK, NodeId};
 use souk_sandbox::{Output, Stream as Which};
 use tokio::{
-    io::AsyncWriteExt as _,
-    sync::{mpsc, watch},
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 use tracing::debug;
@@ -114,44 +114,31 @@ pub(super) fn pieces() -> (mpsc::Sender<Piece>, mpsc::Receiver<Piece>) {
     mpsc::channel(PIECES)
 }
 
-/// Sends the logs to the renter until the pieces end and all has been sent, or `over` says that nobody needs them.
-pub(super) async fn send(
-    net: Net,
-    renter: NodeId,
-    attempt: AttemptId,
-    logs: Logs,
-    mut pieces: mpsc::Receiver<Piece>,
-    mut over: watch::Receiver<bool>,
-) {
-    let work = async {
-        let mut sender = Sender { net, renter, attempt, logs, stream: None, opened: false, sent: [0, 0] };
-        loop {
-            let sent = match timeout(BEHIND, pieces.recv()).await {
-                Ok(Some(piece)) => sender.piece(piece).await,
-                Ok(None) => break,
-                // A piece that was not handed on has no successor to bring it along.
-                Err(_) => sender.catch_up().await,
-            };
-            if let Err(error) = sent {
-                debug!(%attempt, %error, "log stream broke");
-                sender.stream = None;
-                sleep(REOPEN).await;
-            }
+/// Sends the logs to the renter until the pieces end and all has been sent.
+pub(super) async fn send(net: Net, renter: NodeId, attempt: AttemptId, logs: Logs, mut pieces: mpsc::Receiver<Piece>) {
+    let mut sender = Sender { net, renter, attempt, logs, stream: None, opened: false, sent: [0, 0] };
+    loop {
+        let sent = match timeout(BEHIND, pieces.recv()).await {
+            Ok(Some(piece)) => sender.piece(piece).await,
+            Ok(None) => break,
+            // A piece that was not handed on has no successor to bring it along.
+            Err(_) => sender.catch_up().await,
+        };
+        if let Err(error) = sent {
+            debug!(%attempt, %error, "log stream broke");
+            sender.stream = None;
+            sleep(REOPEN).await;
         }
-        let rest = timeout(LAST_WORDS, async {
-            while sender.catch_up().await.is_err() {
-                sender.stream = None;
-                sleep(REOPEN).await;
-            }
-            if let Some(stream) = &mut sender.stream {
-                let _ = stream.shutdown().await;
-            }
-        });
-        let _ = rest.await;
-    };
-    tokio::select! {
-        () = work => {}
-        _ = over.wait_for(|over| *over) => {}
+    }
+    let rest = timeout(LAST_WORDS, async {
+        while sender.catch_up().await.is_err() {
+            sender.stream = None;
+            sleep(REOPEN).await;
+        }
+        sender.close().await;
+    });
+    if rest.await.is_err() {
+        debug!(%attempt, "the renter fetches the rest of the log by hash");
     }
 }
 
@@ -202,6 +189,16 @@ impl Sender {
         self.opened = true;
         self.stream = Some(stream);
         Ok(())
+    }
+
+    /// Ends the stream and waits until the renter has read it: a stream that is dropped before its protocol was confirmed
+    /// takes what is in it along.
+    async fn close(&mut self) {
+        if let Some(stream) = &mut self.stream {
+            // A renter that is gone fetches by hash what it lacks.
+            let _ = stream.shutdown().await;
+            let _ = stream.read(&mut [0]).await;
+        }
     }
 
     async fn catch_up(&mut self) -> Result<(), FrameError> {

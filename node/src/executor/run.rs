@@ -234,9 +234,8 @@ impl Attempt {
         let attempt = self.work.attempt;
         let (sink, outputs) = mpsc::channel(OUTPUTS);
         let (pieces, queue) = logs::pieces();
-        let (_running, over) = watch::channel(false);
         let writer = tokio::spawn(logs::write(logs.clone(), outputs, pieces));
-        let sender = logs::send(self.tools.net.clone(), self.renter, attempt, logs.clone(), queue, over);
+        let sender = logs::send(self.tools.net.clone(), self.renter, attempt, logs.clone(), queue);
         tokio::spawn(sender);
         let sampler = Sampler::start(self.tools.market.clone(), attempt, runner.pid());
         let killer = tokio::spawn(kill_on_stop(self.stop.clone(), runner.kill_handle()));
