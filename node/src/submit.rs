@@ -1,7 +1,7 @@
 //! From a job file to what a node takes: the spec, and the local files it names by hash.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::{self, File},
     io,
     path::{Component, Path, PathBuf},
@@ -152,9 +152,9 @@ fn input(
                 if template.contains("{job}") {
                     return Err(refused(Path::new(template), "{job} is known only after the inputs are; use {index}"));
                 }
-                if !sources.contains_key(&expanded) {
-                    let files = walk.input(field, &folder.join(&expanded))?;
-                    sources.insert(expanded, files);
+                if let Entry::Vacant(place) = sources.entry(expanded) {
+                    let files = walk.input(field, &folder.join(place.key()))?;
+                    place.insert(files);
                 }
             }
             template.clone()

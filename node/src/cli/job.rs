@@ -17,7 +17,6 @@ use super::{
 use crate::view::{Cost, Job, ReceiptSummary, Why};
 
 #[derive(Debug, Clone, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "made once, from the command line")]
 pub(crate) enum JobCommand {
     /// Check a job file; all errors at once, with line, value and remedy.
     Validate(validate::ValidateArgs),

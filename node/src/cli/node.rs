@@ -8,7 +8,7 @@ use souk_protocol::{Bytes, NodeId};
 use super::{
     Context,
     error::{CliError, Exit},
-    session::Session,
+    session::{self, Session},
     signal::Signals,
     start::{self, Mode},
 };
@@ -61,6 +61,12 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
     }
     let mut signals = Signals::new().map_err(CliError::internal)?;
+    // The store's lock says the same; the API's port, which is tried first, would only be called taken.
+    if let Some(client) = session::running(context).await? {
+        let status: Status = client.get("/v1/status").await?;
+        let message = format!("a node of this home runs already, as process {}", status.pid);
+        return Err(CliError::unreachable(message).hint("souk status shows it; another node needs another --home"));
+    }
     let running = start::start(context, Mode::Foreground).await?;
     let client = crate::client::Client::new(running.address, running.token.clone())?;
     let listen = client.get::<Status>("/v1/status").await.map(|status| status.listen).unwrap_or_default();

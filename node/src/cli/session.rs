@@ -87,7 +87,7 @@ impl Session {
 }
 
 /// A client of the node that runs in this home, if one does.
-async fn running(context: &Context) -> Result<Option<Client>, CliError> {
+pub(crate) async fn running(context: &Context) -> Result<Option<Client>, CliError> {
     let Some(address) = context.home.api_address()? else { return Ok(None) };
     let token = match context.home.known_token() {
         Err(error) if error.is_missing() => return Ok(None),

@@ -189,6 +189,8 @@ fn a_job_goes_from_file_to_receipts() {
     // A second node on the same home is refused with the pid of the first; a clean stop is no failure.
     let second = renter.run(&["up"]);
     assert_eq!(second.code, Some(6), "{second:?}");
+    let pid = renter_up.said["pid"].to_string();
+    assert!(second.stderr.contains(&format!("runs already, as process {pid}")), "{second:?}");
     renter_up.signal("TERM");
     assert_eq!(renter_up.wait(), Some(0));
     assert_eq!(renter.run(&["status"]).code, Some(3));
