@@ -453,7 +453,7 @@ impl Ledger {
             if both && facts.renter.receipt != facts.provider.receipt {
                 outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: the sides hold two receipts")));
             }
-            let voucher = |side: &Side| side.voucher.as_ref().map(|(voucher, _)| voucher.clone());
+            let voucher = |side: &Side| side.voucher.as_ref().map(|(voucher, _)| *voucher);
             let (renter, provider) = (voucher(&facts.renter), voucher(&facts.provider));
             outcomes.push(invariant::books_agree(lease, renter.as_ref(), provider.as_ref(), both));
         }

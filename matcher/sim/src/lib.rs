@@ -35,6 +35,7 @@ mod network;
 mod node;
 
 mod deed;
+mod rest;
 mod trace;
 mod world;
 

@@ -64,6 +64,15 @@ pub(crate) enum Sent {
     },
 }
 
+/// What became of a dial.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Dialled<M> {
+    /// The connection is there, and these messages travel on it.
+    Up(Vec<(NodeIndex, M)>),
+    /// It is not, and these nodes' messages were dropped.
+    Failed(Vec<NodeIndex>),
+}
+
 #[derive(Debug)]
 enum Link<M> {
     Dialling { epoch: u64, held: Vec<(NodeIndex, M)> },
@@ -209,9 +218,8 @@ impl<M> Network<M> {
         Sent::Arrives { at, epoch: *epoch, again }
     }
 
-    /// A dial ends. `Ok`: the connection is there, and these messages travel on it. `Err`: these nodes' messages were
-    /// dropped. `None`: it was another dial.
-    pub(crate) fn dialled(&mut self, pair: Pair, epoch: u64) -> Option<Result<Vec<(NodeIndex, M)>, Vec<NodeIndex>>> {
+    /// A dial ends; none if it was another one.
+    pub(crate) fn dialled(&mut self, pair: Pair, epoch: u64) -> Option<Dialled<M>> {
         match self.links.get(&pair) {
             Some(Link::Dialling { epoch: current, .. }) if *current == epoch => {}
             _ => return None,
@@ -220,12 +228,12 @@ impl<M> Network<M> {
         if self.connects(pair) {
             let up = Link::Up { epoch, doomed: false, swallowed: [false; 2], last: [Micros(0); 2] };
             self.links.insert(pair, up);
-            return Some(Ok(held));
+            return Some(Dialled::Up(held));
         }
         let mut senders: Vec<_> = held.into_iter().map(|(from, _)| from).collect();
         senders.sort_unstable();
         senders.dedup();
-        Some(Err(senders))
+        Some(Dialled::Failed(senders))
     }
 
     /// A connection breaks. Answers whose messages were swallowed by it; `None` if it is not there any more.
@@ -305,7 +313,7 @@ mod tests {
         let mut network = Network::new(1, 3, faults);
         let (Sent::Dials { epoch, .. }, None) = network.send(T, 0, 1, 7) else { panic!("the first message dials") };
         assert_eq!(network.send(T, 1, 0, 8), (Sent::Waits, None));
-        assert_eq!(network.dialled(Pair::of(0, 1), epoch), Some(Ok(vec![(0, 7), (1, 8)])));
+        assert_eq!(network.dialled(Pair::of(0, 1), epoch), Some(Dialled::Up(vec![(0, 7), (1, 8)])));
         (network, epoch)
     }
 
@@ -370,7 +378,7 @@ mod tests {
         assert_eq!(network.broken(Pair::of(0, 1), epoch), Some(vec![0]));
         assert_eq!(network.broken(Pair::of(0, 1), epoch), None);
         let (Sent::Dials { epoch, .. }, None) = network.send(T, 1, 0, 1) else { panic!("no dial") };
-        assert_eq!(network.dialled(Pair::of(0, 1), epoch), Some(Err(vec![1])));
+        assert_eq!(network.dialled(Pair::of(0, 1), epoch), Some(Dialled::Failed(vec![1])));
         network.heal(0);
         assert!(network.passes(0, 1));
     }
@@ -381,7 +389,7 @@ mod tests {
         let (Sent::Dials { epoch: dial, .. }, None) = network.send(T, 0, 2, 5) else { panic!("no dial") };
         assert_eq!(network.send(T, 2, 0, 6), (Sent::Waits, None));
         assert_eq!(network.crash(0), [(Pair::of(0, 1), epoch)]);
-        assert_eq!(network.dialled(Pair::of(0, 2), dial), Some(Err(vec![2])));
+        assert_eq!(network.dialled(Pair::of(0, 2), dial), Some(Dialled::Failed(vec![2])));
         assert_eq!(network.restart(0), [(Pair::of(0, 1), epoch)]);
         assert!(network.passes(0, 1));
     }

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use souk_matcher::{Event, Record, Token};
-use souk_protocol::{AttemptId, Hash, Message, NodeId, Offer, RunState, Verified};
+use souk_protocol::{AttemptId, Message, NodeId, Offer, RunState, Verified};
 
 use crate::{
     faults,
     invariant::{Fault, Invariant},
     keys::{SimKey, Table},
     ledger::Ledger,
-    network::{Network, NodeIndex, Pair},
+    network::{Dialled, Network, NodeIndex, Pair},
     node::Node,
     random::Dice,
     report::Report,
@@ -89,7 +89,7 @@ pub(crate) struct World<'a> {
     pub(crate) report: Report,
     pub(crate) is_calm: bool,
     rest_since: Option<Micros>,
-    log: blake3::Hasher,
+    pub(crate) log: blake3::Hasher,
     trace: Option<&'a mut dyn FnMut(&str)>,
 }
 
@@ -181,65 +181,6 @@ impl<'a> World<'a> {
             self.happen(happening);
         }
         self.finish()
-    }
-
-    fn finish(mut self) -> Report {
-        let now = self.now;
-        // After a violation the rest tells nothing.
-        if self.ledger.violations().is_empty() {
-            self.ledger.at_rest(now);
-            self.compare_books();
-            for index in 0..self.nodes.len() {
-                self.replay(index);
-            }
-        }
-        self.report.finish(now, &self.ledger, Hash(*self.log.finalize().as_bytes()));
-        self.report
-    }
-
-    /// The books of the rules say what the journals say.
-    fn compare_books(&mut self) {
-        for ((renter, provider), (spent, earned)) in self.ledger.vouchered() {
-            let books = |id: &NodeId| {
-                let node = self.nodes.iter().find(|node| node.id == *id);
-                // A crook may still be writing when all others are at rest.
-                let node = node.filter(|node| node.disk.pending() == 0);
-                node.and_then(|node| node.alive.as_ref()).map(|alive| &alive.trader.books)
-            };
-            let says_spent = books(&renter).map(|books| books.spent(&provider));
-            let says_earned = books(&provider).map(|books| books.earned(&renter));
-            let holds = says_spent.is_none_or(|sum| sum == spent) && says_earned.is_none_or(|sum| sum == earned);
-            let outcome = if holds {
-                Ok(())
-            } else {
-                let detail = format!(
-                    "{renter:?} spent {spent}, its books say {says_spent:?}; {provider:?} earned {earned}, its books say {says_earned:?}"
-                );
-                Err(Fault { invariant: Invariant::BooksAgree, detail })
-            };
-            self.ledger.check(self.now, outcome);
-        }
-    }
-
-    /// The journal of a node that is at rest gives the books that the node has.
-    fn replay(&mut self, index: NodeIndex) {
-        let Some(node) = self.nodes.get_mut(index) else { return };
-        let Some(alive) = node.alive.take() else { return };
-        let outcome = node.start(self.now, self.scenario, &mut self.dice);
-        let (policy, clocks) = (Box::new(node.told_policy(self.scenario.broken)), node.clocks(self.now));
-        if let Some(fresh) = &mut node.alive {
-            fresh.trader.handle(Event::Policy(policy), clocks);
-        }
-        let same = node.alive.as_ref().is_some_and(|fresh| fresh.trader.books == alive.trader.books);
-        let wrong = |detail: String| Err(Fault { invariant: Invariant::ReplayFollows, detail });
-        let outcome = match outcome {
-            Err(error) => wrong(format!("node {index}: {error}")),
-            Ok(()) if node.disk.pending() == 0 && !same => {
-                wrong(format!("node {index}: the journal gives other books"))
-            }
-            Ok(()) => Ok(()),
-        };
-        self.ledger.check(self.now, outcome);
     }
 
     pub(crate) fn push(&mut self, at: Micros, happening: Happening) {
@@ -423,7 +364,7 @@ impl<'a> World<'a> {
         let [a, b] = pair.ends();
         match self.network.dialled(pair, epoch) {
             None => {}
-            Some(Err(senders)) => {
+            Some(Dialled::Failed(senders)) => {
                 for node in senders {
                     let other = if node == a { b } else { a };
                     if let Some(peer) = self.ids.get(other).copied() {
@@ -431,7 +372,7 @@ impl<'a> World<'a> {
                     }
                 }
             }
-            Some(Ok(held)) => {
+            Some(Dialled::Up(held)) => {
                 let p95 = souk_protocol::Millis(self.network.distance(pair).to_millis().0 * 4 + 1);
                 for (node, other) in [(a, b), (b, a)] {
                     let Some(peer) = self.ids.get(other).copied() else { continue };

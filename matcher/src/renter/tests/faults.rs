@@ -206,3 +206,21 @@ fn what_ran_until_the_cancel_is_owed_for() {
     assert_eq!((attempt.state, attempt.billed), (AttemptState::Ended(AttemptEnd::Cancelled), Some(Millis(500))));
     assert_eq!(world.job().tasks()[0].state(), TaskState::Cancelled);
 }
+
+/// Found by the simulator: what was lost on a lease that its provider had closed was handed to that lease again, and
+/// never heard of.
+#[test]
+fn tasks_of_a_lease_that_its_provider_has_closed_do_not_go_to_it_again() {
+    let mut world = World::new(vec![priced(200_000, 0)]);
+    world.program = |_, attempt| if attempt.number == 1 { (AttemptEnd::ProviderFault, 2_000) } else { (AttemptEnd::Done, 500) };
+    let mut job = spec(4);
+    job.array.max_parallel = 2;
+    world.submit(job);
+    world.run_for(1_000);
+    // Away for longer than the grace, with nothing delivered that is owed for: the provider closes the lease.
+    world.crash(0, 70_000);
+    assert_eq!(world.run_to_end(120_000), JobState::Succeeded);
+    world.settle(120_000);
+    assert!(world.job().tasks().iter().flat_map(|task| task.attempts()).all(|attempt| !attempt.is_open()));
+    world.assert_books_agree();
+}
