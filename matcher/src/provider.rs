@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use souk_protocol::{
     Announcement, AttemptId, Award, Balance, Capacity, Credits, LeaseEnd, LeaseFrame, LeaseId, List, Millis, NodeId,
-    Party, ReceiptFile, RunState, Sample, Timestamp, Verified, Work,
+    Party, ReceiptFile, RunState, Sample, TaskResult, Timestamp, Verified, Work,
 };
 
 use crate::{
@@ -246,6 +246,18 @@ impl Provider {
     #[must_use]
     pub fn leases(&self, now: Millis, unknown_after: Millis) -> Vec<ProviderLease> {
         self.leases.values().map(|lease| view(lease, now, unknown_after)).collect()
+    }
+
+    /// Results that wait for the renter's answer: their outputs and logs must be there for it, also after a restart.
+    #[must_use]
+    pub fn delivered(&self) -> Vec<TaskResult> {
+        let attempts = self.leases.values().flat_map(|lease| lease.attempts.values());
+        attempts
+            .filter_map(|attempt| match attempt {
+                Attempt::Delivered { result, .. } => Some(TaskResult::clone(result)),
+                Attempt::Running { .. } => None,
+            })
+            .collect()
     }
 
     /// Why this node did not bid or accept, most frequent first.

@@ -11,8 +11,8 @@ use std::{
 
 use souk_matcher::{Event, LeaseView};
 use souk_protocol::{
-    AttemptId, EntryKind, Hash, JobId, JobSpec, LeaseId, LogEnd, LogFrame, LogOffsets, LogOpen, MAX_LOG_CHUNK, MAX_MANIFEST,
-    Manifest, NodeId, TaskResult, Verified, codec,
+    AttemptId, EntryKind, Hash, JobId, JobSpec, LeaseId, LogEnd, LogFrame, LogOffsets, LogOpen, MAX_LOG_CHUNK,
+    MAX_MANIFEST, Manifest, NodeId, TaskResult, Verified, codec,
 };
 use tokio::{
     sync::{Semaphore, mpsc, watch},
@@ -175,11 +175,9 @@ impl Collector {
                     leases.remove(&lease);
                 });
             }
-            Order::OpenLease(_)
-            | Order::Run { .. }
-            | Order::Stop { .. }
-            | Order::CloseLease(_)
-            | Order::Offer(_) => debug!("an order for another room"),
+            Order::OpenLease(_) | Order::Run { .. } | Order::Stop { .. } | Order::CloseLease(_) | Order::Offer(_) => {
+                debug!("an order for another room")
+            }
         }
     }
 
@@ -337,5 +335,9 @@ async fn finish_log(
         spool.append_at(0, bytes).await?;
     }
     let closed = spool.close(None).await?;
-    if closed.length == end.len && closed.hash.as_bytes() == &end.hash.0 { Ok(()) } else { Err(CollectError::Log(name)) }
+    if closed.length == end.len && closed.hash.as_bytes() == &end.hash.0 {
+        Ok(())
+    } else {
+        Err(CollectError::Log(name))
+    }
 }

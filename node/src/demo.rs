@@ -162,7 +162,8 @@ impl Town {
         let mut residents = Vec::new();
         for n in 0..providers {
             let ask = Rate(ASK.0.saturating_add(ASK.1.saturating_mul(u64::from(n))));
-            let role = Role { name: format!("provider-{}", n.saturating_add(1)), role: "provider", port: 0, ask: Some(ask) };
+            let role =
+                Role { name: format!("provider-{}", n.saturating_add(1)), role: "provider", port: 0, ask: Some(ask) };
             let (home, identity) = settle(folder.path(), &role)?;
             residents.push(up(program, folder.path(), &network, role, home, identity));
         }
@@ -211,7 +212,9 @@ impl Town {
     pub async fn stop(mut self) {
         let mut nodes: Vec<&mut Resident> = self.residents().collect();
         for node in &mut nodes {
-            if let Some(pid) = node.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw) {
+            if let Some(pid) =
+                node.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw)
+            {
                 // One that is gone already needs no signal.
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             }

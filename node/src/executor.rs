@@ -15,7 +15,9 @@ use std::{
 };
 
 use souk_matcher::LeaseView;
-use souk_protocol::{AttemptEnd, AttemptId, LeaseId, Millis};
+use souk_protocol::{
+    AttemptEnd, AttemptId, EntryKind, Hash, LeaseId, MAX_MANIFEST, Manifest, Millis, TaskResult, codec,
+};
 use souk_sandbox::{Folders, Pool, Runner};
 use tokio::{
     sync::mpsc,
@@ -25,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
-    data::{Fetcher, Rights},
+    data::{Fetcher, Rights, Source, stored},
     market::{MarketHandle, Order},
     net::Net,
     store::Store,
@@ -59,7 +61,6 @@ impl Tools {
 /// A lease's room: its folder and its idle runners.
 #[derive(Debug)]
 pub(crate) struct Room {
-    view: LeaseView,
     folders: Folders,
     // A lock and not a message: an attempt takes a runner at its start and puts it back at its end.
     idle: Mutex<Vec<Runner>>,
@@ -99,6 +100,29 @@ impl Executor {
             warn!(%error, "old scratch folders stay");
         }
         Self { tools, rooms: BTreeMap::new(), running: BTreeMap::new(), attempts: JoinSet::new() }
+    }
+
+    /// Lets renters fetch again what results of an earlier run of this node promise.
+    ///
+    /// What is missing is skipped: the renter's fetch then fails and says so.
+    pub async fn restore(&self, results: Vec<TaskResult>) {
+        let blobs = self.tools.store.blobs();
+        for result in results {
+            let read = blobs.read(&stored(&result.manifest), MAX_MANIFEST as u64).await;
+            let manifest =
+                read.ok().and_then(|bytes| codec::decode::<Manifest>(&bytes, MAX_MANIFEST).ok()).unwrap_or_default();
+            let outputs = manifest.entries.iter().filter_map(|entry| match entry.kind {
+                EntryKind::File { hash, .. } => Some(hash),
+                EntryKind::Folder | EntryKind::Link { .. } | EntryKind::Skipped { .. } => None,
+            });
+            let hashes: Vec<Hash> = outputs.chain([result.manifest]).collect();
+            let pins: Vec<_> = hashes.iter().filter_map(|hash| blobs.pin(&stored(hash))).collect();
+            let folder = self.tools.store.spool_dir().join(spool_name(&result.attempt));
+            let logs = [(result.stdout.hash, "stdout"), (result.stderr.hash, "stderr")];
+            let logs = logs.map(|(hash, name)| (hash, Source::File(folder.join(name))));
+            let files = hashes.into_iter().map(|hash| (hash, Source::Blob)).chain(logs);
+            self.tools.rights.grant(result.attempt.lease, result.renter, files, pins);
+        }
     }
 
     /// Carries out orders until the node stops; then stops all attempts.
@@ -164,7 +188,7 @@ impl Executor {
         let lease = view.lease;
         match Folders::create(self.tools.scratch.join(lease.to_string())) {
             Ok(folders) => {
-                let room = Room { view, folders, idle: Mutex::new(Vec::new()) };
+                let room = Room { folders, idle: Mutex::new(Vec::new()) };
                 self.rooms.insert(lease, Arc::new(room));
             }
             Err(error) => error!(lease = %lease.short(), %error, "no folder for the lease"),

@@ -19,7 +19,11 @@ pub enum FrameError {
 ///
 /// # Errors
 /// [`FrameError`].
-pub async fn write<T: Serialize>(stream: &mut (impl AsyncWrite + Unpin), value: &T, max: usize) -> Result<(), FrameError> {
+pub async fn write<T: Serialize>(
+    stream: &mut (impl AsyncWrite + Unpin),
+    value: &T,
+    max: usize,
+) -> Result<(), FrameError> {
     let body = codec::encode(value, max)?;
     let len = u32::try_from(body.len()).map_err(|_| CodecError::TooLong { len: body.len(), max })?;
     let mut frame = Vec::with_capacity(body.len().saturating_add(4));
@@ -35,7 +39,10 @@ pub async fn write<T: Serialize>(stream: &mut (impl AsyncWrite + Unpin), value: 
 ///
 /// # Errors
 /// [`FrameError`].
-pub async fn read<T: DeserializeOwned>(stream: &mut (impl AsyncRead + Unpin), max: usize) -> Result<Option<T>, FrameError> {
+pub async fn read<T: DeserializeOwned>(
+    stream: &mut (impl AsyncRead + Unpin),
+    max: usize,
+) -> Result<Option<T>, FrameError> {
     let mut len = [0; 4];
     match stream.read_exact(&mut len).await {
         Ok(_) => {}

@@ -12,7 +12,9 @@ use std::{
 
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesOrdered};
 use souk_matcher::{Event, LeaseView, Notice, Now, Output, Record, Token, Trader};
-use souk_protocol::{AttemptEnd, AttemptId, JobSpec, LeaseId, Message, Millis, NodeId, Offer, TaskResult, Timestamp, Verified, Work};
+use souk_protocol::{
+    AttemptEnd, AttemptId, JobSpec, LeaseId, Message, Millis, NodeId, Offer, TaskResult, Timestamp, Verified, Work,
+};
 use tokio::{
     sync::{broadcast, mpsc, oneshot},
     time::{Instant, sleep_until},

@@ -19,7 +19,8 @@ use std::{
 
 use souk_matcher::{Event, Policy, Record, Settings, Trader};
 use souk_protocol::{
-    Document, JobId, Key, Message, Millis, NetworkFile, NodeId, Signed, Signer, Strict, Verified, Verifier, codec::CodecError,
+    Document, JobId, Key, Message, Millis, NetworkFile, NodeId, Signed, Signer, Strict, Verified, Verifier,
+    codec::CodecError,
 };
 use souk_sandbox::{Pool, PoolConfig};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -195,6 +196,7 @@ impl Node {
             rights: rights.clone(),
             scratch: config.data.join("scratch"),
         });
+        executor.restore(trader.provider.delivered()).await;
         let collector = Collector::new(collector::Tools {
             store: Arc::clone(&store),
             fetcher,
@@ -348,11 +350,8 @@ impl Node {
 }
 
 fn with_addresses(mut policy: Policy, addresses: &[String]) -> Policy {
-    policy.addresses = addresses
-        .iter()
-        .filter_map(|address| souk_protocol::Text::try_from(address.as_str()).ok())
-        .take(8)
-        .collect();
+    policy.addresses =
+        addresses.iter().filter_map(|address| souk_protocol::Text::try_from(address.as_str()).ok()).take(8).collect();
     policy
 }
 

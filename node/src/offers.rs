@@ -11,8 +11,8 @@ use std::{
 
 use souk_matcher::Event;
 use souk_protocol::{
-    Answer, Ask, Hash, List, MAX_GOSSIP, MAX_MESSAGE, Millis, NetworkId, NodeId, OFFER_LIFE, Offer, OfferDigest, Signed, Strict,
-    Text, Timestamp, Verified, codec,
+    Answer, Ask, Hash, List, MAX_GOSSIP, MAX_MESSAGE, Millis, NetworkId, NodeId, OFFER_LIFE, Offer, OfferDigest,
+    Signed, Strict, Text, Timestamp, Verified, codec,
 };
 use tokio::{
     sync::mpsc,

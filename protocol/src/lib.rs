@@ -70,12 +70,17 @@ pub use announcement::Announcement;
 pub use award::{ACCEPT_WITHIN_MS, Accepted, Award, Basis};
 pub use bid::{Bid, Decline, DeclineCode};
 pub use bounded::{List, Text};
+pub use gpu::{
+    GpuFamily, GpuForm, GpuIdentity, GpuMismatch, GpuRequest, MAX_GPU_FAMILIES, MAX_GPUS, MemoryClass, MigProfile,
+    Vendor,
+};
+pub use grammar::{Count, GrammarError, Range, RangeItem};
 pub use id::{AttemptId, Hash, IdError, JobId, LeaseId, NetworkId, NodeId};
+pub use job_file::JobFile;
+pub use money::{Balance, Credits, PowerPrice, Rate, charge};
 pub use network::{CreditLimits, MAX_NETWORK_FILE, NetworkFile, NetworkFileError, Params};
 pub use offer::{Capacity, GpuOffer, OFFER_LIFE, Offer, OfferDigest, PriceList};
-pub use receipt::{
-    Close, LeaseEnd, MAX_BILLED, MAX_RECEIPT_FILE, Party, RECEIPT_MAGIC, Receipt, ReceiptFile,
-};
+pub use receipt::{Close, LeaseEnd, MAX_BILLED, MAX_RECEIPT_FILE, Party, RECEIPT_MAGIC, Receipt, ReceiptFile};
 pub use result::{
     AttemptEnd, Entry, EntryKind, LogEnd, MAX_ENTRIES, MAX_MANIFEST, Manifest, TaskResult, is_plain_path,
 };
@@ -85,16 +90,10 @@ pub use spec::{
 };
 pub use telemetry::{Checkpoint, GpuSample, MAX_SAMPLES, Sample, first_link};
 pub use terms::{Isolation, Local, Mode, Pay, Requirement, Runtime, Terms, Tier, UnknownWord, Verify};
-pub use grammar::{Count, GrammarError, Range, RangeItem};
-pub use gpu::{
-    GpuFamily, GpuForm, GpuIdentity, GpuMismatch, GpuRequest, MAX_GPU_FAMILIES, MAX_GPUS, MemoryClass, MigProfile, Vendor,
-};
-pub use job_file::JobFile;
-pub use money::{Balance, Credits, PowerPrice, Rate, charge};
 pub use units::{BitsPerSecond, Bytes, Celsius, MilliCpu, MilliWatts, Millis, Ppm, Timestamp};
 pub use voucher::{Billed, Discharge, Voucher, billed_hash, extend_billed};
 pub use wire::{
-    Answer, Ask, BlobAnswer, BlobRequest, Control, LeaseFrame, LogFrame, LogOffsets, LogOpen, MAX_GOSSIP, MAX_LOG_CHUNK,
-    MAX_MESSAGE, Message, RunState, SmallFile, VERSION, job_topic, offer_topic, protocol_name,
+    Answer, Ask, BlobAnswer, BlobRequest, Control, LeaseFrame, LogFrame, LogOffsets, LogOpen, MAX_GOSSIP,
+    MAX_LOG_CHUNK, MAX_MESSAGE, Message, RunState, SmallFile, VERSION, job_topic, offer_topic, protocol_name,
 };
 pub use work::{InputBlob, MAX_WORK, Work, WorkLimits};

@@ -2,11 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    id::NetworkId,
-    money::Credits,
-    units::Millis,
-};
+use crate::{id::NetworkId, money::Credits, units::Millis};
 
 /// Largest network file, in bytes.
 pub const MAX_NETWORK_FILE: usize = 256 * 1024;
@@ -152,7 +148,11 @@ fn field<T: core::str::FromStr<Err: core::fmt::Display>>(
     default: T,
 ) -> Result<T, NetworkFileError> {
     let Some(text) = text else { return Ok(default) };
-    text.parse().map_err(|e: T::Err| NetworkFileError::Field { field: name, value: text.clone(), problem: e.to_string() })
+    text.parse().map_err(|e: T::Err| NetworkFileError::Field {
+        field: name,
+        value: text.clone(),
+        problem: e.to_string(),
+    })
 }
 
 impl NetworkFile {
@@ -164,7 +164,8 @@ impl NetworkFile {
         if text.len() > MAX_NETWORK_FILE {
             return Err(NetworkFileError::Toml(format!("larger than {MAX_NETWORK_FILE} bytes")));
         }
-        let raw: RawFile = toml::from_str(text).map_err(|e| NetworkFileError::Toml(e.to_string().trim_end().to_owned()))?;
+        let raw: RawFile =
+            toml::from_str(text).map_err(|e| NetworkFileError::Toml(e.to_string().trim_end().to_owned()))?;
         let bad = |field, value: &str, problem: &str| NetworkFileError::Field {
             field,
             value: value.to_owned(),

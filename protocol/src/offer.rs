@@ -9,7 +9,7 @@ use crate::{
     money::{Credits, Rate},
     signed::Document,
     terms::{Isolation, Requirement, Runtime, Tier},
-    units::{Bytes, Millis, MilliCpu, Timestamp},
+    units::{Bytes, MilliCpu, Millis, Timestamp},
 };
 
 /// How long an offer lives. Refreshed at half of it.
@@ -72,9 +72,8 @@ impl Capacity {
     #[must_use]
     pub fn slots(&self, need: &Requirement) -> u32 {
         let fit = |have: u64, want: u64| have.checked_div(want).unwrap_or(u64::from(u32::MAX));
-        let slots = fit(self.cpu.0, need.cpu.0)
-            .min(fit(self.memory.0, need.memory.0))
-            .min(fit(self.disk.0, need.disk.0));
+        let slots =
+            fit(self.cpu.0, need.cpu.0).min(fit(self.memory.0, need.memory.0)).min(fit(self.disk.0, need.disk.0));
         u32::try_from(slots).unwrap_or(u32::MAX)
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     bounded::List,
     id::{AttemptId, Hash, NodeId},
     signed::Document,
-    units::{Bytes, Millis, MilliCpu, Timestamp},
+    units::{Bytes, MilliCpu, Millis, Timestamp},
 };
 
 /// Most samples in one checkpoint.

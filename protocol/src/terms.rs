@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     bounded::{List, Text},
     gpu::GpuRequest,
-    units::{Bytes, Millis, MilliCpu, Ppm},
+    units::{Bytes, MilliCpu, Millis, Ppm},
 };
 
 macro_rules! words {

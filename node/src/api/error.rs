@@ -86,7 +86,9 @@ impl From<JsonRejection> for ApiError {
     /// 413 for a body that is too large; 400 for all else that is no request.
     fn from(rejection: JsonRejection) -> Self {
         match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", 2, rejection.body_text()),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", 2, rejection.body_text())
+            }
             _ => Self::bad(rejection.body_text()),
         }
     }

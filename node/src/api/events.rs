@@ -50,7 +50,9 @@ pub(super) async fn stream(
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
     let job = resolve(&state, &id).await?;
     let (events, receiver) = mpsc::channel(AHEAD);
-    tokio::spawn(Follow { state, job, events, logs: wanted.logs == 1, seq: wanted.from, followed: BTreeSet::new() }.run());
+    tokio::spawn(
+        Follow { state, job, events, logs: wanted.logs == 1, seq: wanted.from, followed: BTreeSet::new() }.run(),
+    );
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
@@ -173,7 +175,8 @@ async fn follow_logs(state: &State, job: JobId, attempt: AttemptId, cap: u64, ev
         loop {
             match live.recv().await {
                 Ok(stamped) => {
-                    let ended = matches!(&stamped.notice, Notice::AttemptEnded { attempt: ended, .. } if *ended == attempt);
+                    let ended =
+                        matches!(&stamped.notice, Notice::AttemptEnded { attempt: ended, .. } if *ended == attempt);
                     let job_over = matches!(&stamped.notice, Notice::Job { job: over, state, .. } if *over == job && state.is_final());
                     if ended || job_over {
                         return;
@@ -248,9 +251,7 @@ async fn drain(
 
 fn job_event(notice: &Notice) -> Option<(JobId, JobEventKind)> {
     Some(match notice {
-        Notice::Job { job, state, because } => {
-            (*job, JobEventKind::State { state: *state, because: because.clone() })
-        }
+        Notice::Job { job, state, because } => (*job, JobEventKind::State { state: *state, because: because.clone() }),
         Notice::Auction { job, report } => (*job, JobEventKind::Auction(auction(report))),
         Notice::Leased { side: Party::Renter, lease } => {
             let (provider, rate, slots) = (lease.peer, lease.rate, lease.slots);

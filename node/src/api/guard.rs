@@ -42,7 +42,9 @@ impl Guard {
         match token {
             // Hashes compare in constant time.
             Some(token) if blake3::hash(token.trim().as_bytes()) == self.token => Ok(()),
-            Some(_) => Err(ApiError::unauthorized("wrong token").hint("the token is in the home's data folder: data/token")),
+            Some(_) => {
+                Err(ApiError::unauthorized("wrong token").hint("the token is in the home's data folder: data/token"))
+            }
             None => Err(ApiError::unauthorized("no token").hint("send it as: Authorization: Bearer TOKEN")),
         }
     }

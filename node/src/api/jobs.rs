@@ -13,7 +13,8 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use souk_matcher::{Attempt, AttemptState, Event, Job, JobState, LeaseAccountView, Notice, RenterLeaseState, Trader};
 use souk_protocol::{
-    EntryKind, JobId, JobSpec, LeaseId, MAX_MANIFEST, MAX_RECEIPT_FILE, MAX_TASKS, Manifest, Party, RECEIPT_MAGIC, codec,
+    EntryKind, JobId, JobSpec, LeaseId, MAX_MANIFEST, MAX_RECEIPT_FILE, MAX_TASKS, Manifest, Party, RECEIPT_MAGIC,
+    codec,
 };
 use tokio::sync::broadcast::error::RecvError;
 
@@ -21,8 +22,8 @@ use super::{App, State, error::ApiError};
 use crate::{
     data::stored,
     view::{
-        self, Big, Cost, JobLease, JobSummary, LeaseCost, OutputEntry, OutputFolder, OutputKind, ReceiptSummary, SubmitRequest,
-        Submitted, TaskOutputs, Why,
+        self, Big, Cost, JobLease, JobSummary, LeaseCost, OutputEntry, OutputFolder, OutputKind, ReceiptSummary,
+        SubmitRequest, Submitted, TaskOutputs, Why,
     },
 };
 
@@ -37,7 +38,9 @@ pub(super) async fn resolve(state: &State, text: &str) -> Result<JobId, ApiError
     }
     let prefix = text.to_ascii_lowercase();
     if prefix.len() < MIN_PREFIX {
-        return Err(ApiError::bad(format_args!("{text:?} is too short for a job id: give at least {MIN_PREFIX} characters")));
+        return Err(ApiError::bad(format_args!(
+            "{text:?} is too short for a job id: give at least {MIN_PREFIX} characters"
+        )));
     }
     let look = move |trader: &Trader| -> Vec<JobId> {
         trader.renter.jobs().map(Job::id).filter(|id| id.to_string().starts_with(&prefix)).collect()
@@ -109,7 +112,9 @@ pub(super) async fn submit(
     let job = JobId::new(&state.node.id(), &hash, &nonce);
     // One nonce, two specs: the client mixed something up.
     if !state.node.claim_nonce(nonce, job) {
-        return Err(ApiError::conflict("this nonce was used for another job").hint("choose a random nonce for each job"));
+        return Err(
+            ApiError::conflict("this nonce was used for another job").hint("choose a random nonce for each job")
+        );
     }
     let market = state.node.market();
     let (_, mut live) = market.feed().after(u64::MAX);
@@ -122,7 +127,9 @@ pub(super) async fn submit(
             Ok(stamped) => match &stamped.notice {
                 Notice::Job { job: told, state, because } if *told == job => {
                     return match (state, because.first()) {
-                        (JobState::Failed | JobState::Expired, Some(reason)) => Err(ApiError::unprocessable(&reason.text)),
+                        (JobState::Failed | JobState::Expired, Some(reason)) => {
+                            Err(ApiError::unprocessable(&reason.text))
+                        }
                         _ => Ok(Json(Submitted { id: job })),
                     };
                 }
@@ -166,10 +173,7 @@ fn check(state: &State, spec: &JobSpec) -> Result<(), ApiError> {
 }
 
 /// `GET /v1/jobs/{id}`
-pub(super) async fn get(
-    axum::extract::State(state): App,
-    Path(id): Path<String>,
-) -> Result<Json<view::Job>, ApiError> {
+pub(super) async fn get(axum::extract::State(state): App, Path(id): Path<String>) -> Result<Json<view::Job>, ApiError> {
     let job = resolve(&state, &id).await?;
     job_view(&state, job).await.map(Json)
 }
@@ -357,7 +361,8 @@ pub(super) async fn cost(axum::extract::State(state): App, Path(id): Path<String
                         rate: lease.lease.rate,
                         run_ms: Big(lease.run.0),
                         billed: u32::try_from(billed).unwrap_or(u32::MAX),
-                        unbilled: u32::try_from(attempts(&lease.lease.lease).saturating_sub(billed)).unwrap_or(u32::MAX),
+                        unbilled: u32::try_from(attempts(&lease.lease.lease).saturating_sub(billed))
+                            .unwrap_or(u32::MAX),
                         total: lease.total,
                     }
                 })
@@ -403,9 +408,8 @@ fn receipt_view(receipt: &souk_protocol::Receipt) -> ReceiptSummary {
 /// `GET /v1/receipts/{lease}`: the file that can be checked offline, of either side
 pub(super) async fn receipt(axum::extract::State(state): App, Path(lease): Path<String>) -> Result<Response, ApiError> {
     let lease: LeaseId = lease.parse().map_err(ApiError::bad)?;
-    let look = move |trader: &Trader| {
-        trader.renter.receipt_file(&lease).or_else(|| trader.provider.receipt_file(&lease))
-    };
+    let look =
+        move |trader: &Trader| trader.renter.receipt_file(&lease).or_else(|| trader.provider.receipt_file(&lease));
     let file = state.node.market().with(look).await?;
     let file = file.ok_or_else(|| {
         ApiError::missing(format_args!("no complete receipt of lease {lease} here"))

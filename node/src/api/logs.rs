@@ -51,7 +51,10 @@ pub(super) async fn get(
     if let Found::None { tasks } = first
         && index >= tasks
     {
-        return Err(ApiError::missing(format_args!("job has no task {index}, its last is {}", tasks.saturating_sub(1))));
+        return Err(ApiError::missing(format_args!(
+            "job has no task {index}, its last is {}",
+            tasks.saturating_sub(1)
+        )));
     }
     if let (Found::None { .. }, false) = (&first, follow) {
         return Ok(bytes(Body::empty()));
@@ -165,7 +168,9 @@ async fn turn(
     loop {
         match live.recv().await {
             Ok(stamped) => match &stamped.notice {
-                Notice::Attempt { job, .. } | Notice::AttemptEnded { job, .. } | Notice::Job { job, .. } if *job == id => {
+                Notice::Attempt { job, .. } | Notice::AttemptEnded { job, .. } | Notice::Job { job, .. }
+                    if *job == id =>
+                {
                     return Some(());
                 }
                 _ => {}

@@ -29,8 +29,12 @@ pub(super) async fn offers(
     axum::extract::State(state): App,
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Offers>, ApiError> {
-    let gpu: Option<GpuRequest> =
-        wanted.gpu.as_deref().map(str::parse).transpose().map_err(|error| ApiError::bad(format_args!("gpu: {error}")))?;
+    let gpu: Option<GpuRequest> = wanted
+        .gpu
+        .as_deref()
+        .map(str::parse)
+        .transpose()
+        .map_err(|error| ApiError::bad(format_args!("gpu: {error}")))?;
     let sort = wanted.sort.unwrap_or_else(|| "price".to_owned());
     if !matches!(sort.as_str(), "price" | "reliability" | "latency") {
         return Err(ApiError::bad(format_args!("sort {sort:?} is unknown: expected price, reliability or latency")));

@@ -122,7 +122,8 @@ async fn peer_view(state: &State, info: PeerInfo) -> Result<Peer, NodeGone> {
     let peer: NodeId = info.id;
     let now = state.node.market().now();
     let look = move |trader: &Trader| {
-        let name = trader.renter.offers(now.wall).find(|offer| offer.provider == peer).map(|offer| offer.name.to_string());
+        let name =
+            trader.renter.offers(now.wall).find(|offer| offer.provider == peer).map(|offer| offer.name.to_string());
         (name, trader.books.balance(&peer), trader.books.trusted(&peer))
     };
     let (name, balance, limit) = state.node.market().with(look).await?;
@@ -234,7 +235,11 @@ pub(super) async fn metrics(axum::extract::State(state): App) -> Result<Response
     gauge("souk_blobs", "Files held.", blobs.to_string());
     gauge("souk_blob_bytes", "Bytes of the files held.", blob_bytes.to_string());
     if let Some(net) = net {
-        gauge("souk_net_events_dropped", "Network events dropped since the start.", net.counts.events_dropped.to_string());
+        gauge(
+            "souk_net_events_dropped",
+            "Network events dropped since the start.",
+            net.counts.events_dropped.to_string(),
+        );
         gauge("souk_net_strikes", "Strikes against peers since the start.", net.counts.strikes.to_string());
         gauge("souk_net_bans", "Peers shut out since the start.", net.counts.bans.to_string());
     }

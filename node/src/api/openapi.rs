@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn every_route_of_the_router_is_described_and_none_beside() {
         let router = include_str!("../api.rs");
-        let routed: Vec<&str> = router.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next()).collect();
+        let routed: Vec<&str> =
+            router.lines().filter_map(|line| line.trim().strip_prefix(".route(\"")?.split('"').next()).collect();
         let described = describe();
         let described: Vec<&String> = described["paths"].as_object().unwrap().keys().collect();
         assert_eq!(routed.len(), described.len());

@@ -24,7 +24,10 @@ fn wallet(trader: &Trader) -> Wallet {
         })
         .collect();
     let owed = |sign: i64| {
-        peers.iter().map(|account| account.balance.0.saturating_mul(sign).max(0).unsigned_abs()).fold(0, u64::saturating_add)
+        peers
+            .iter()
+            .map(|account| account.balance.0.saturating_mul(sign).max(0).unsigned_abs())
+            .fold(0, u64::saturating_add)
     };
     let sum = peers.iter().map(|account| account.balance.0).fold(0, i64::saturating_add);
     Wallet {

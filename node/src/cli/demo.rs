@@ -18,8 +18,7 @@ use super::{
 use crate::{
     client::Client,
     demo::{DemoError, DemoJob, MAX_PROVIDERS, Town},
-    outputs,
-    submit,
+    outputs, submit,
     view::{Auction, Job, JobEventKind, ReceiptSummary, SubmitRequest, Submitted, TaskOutputs, Wallet},
 };
 
@@ -129,7 +128,8 @@ pub(crate) async fn run(context: &Context, args: &DemoArgs) -> Result<Exit, CliE
         return Err(CliError::usage("--kill-one needs at least two providers, so that somebody is left"));
     }
     let printer = &context.printer;
-    let program = std::env::current_exe().map_err(|error| CliError::internal(format!("cannot find this program: {error}")))?;
+    let program =
+        std::env::current_exe().map_err(|error| CliError::internal(format!("cannot find this program: {error}")))?;
     printer.talk(format_args!("starting {} providers, a bootstrap node and a renter on loopback", args.providers));
     let mut town = Town::start(&program, args.providers).await?;
     let mut residents = Table::new(&["NAME", "NODE", ">PID", ">ASK"]);
@@ -227,8 +227,10 @@ impl<'a> Show<'a> {
         let submitted = Instant::now();
         printer.talk(format_args!("\njob {} {}: {}", id.short(), job.name, job.about));
         let mut seen = Seen::default();
-        let followed = tokio::time::timeout(JOB, self.follow(town, &client, id, submitted, args.kill_one, &mut seen)).await;
-        followed.unwrap_or_else(|_| Err(CliError::internal(format!("the job is not over after {} s", JOB.as_secs()))))?;
+        let followed =
+            tokio::time::timeout(JOB, self.follow(town, &client, id, submitted, args.kill_one, &mut seen)).await;
+        followed
+            .unwrap_or_else(|_| Err(CliError::internal(format!("the job is not over after {} s", JOB.as_secs()))))?;
         seen.timing.total = elapsed(submitted);
         let done: Job = client.get(&format!("/v1/jobs/{id}")).await?;
         let outputs: Vec<TaskOutputs> = client.get(&format!("/v1/jobs/{id}/outputs")).await?;
@@ -291,13 +293,23 @@ impl<'a> Show<'a> {
     }
 
     /// Kills a provider that has work of the job under way.
-    async fn kill(&self, town: &mut Town, client: &Client, id: JobId, bar: &ProgressBar) -> Result<Option<NodeId>, CliError> {
+    async fn kill(
+        &self,
+        town: &mut Town,
+        client: &Client,
+        id: JobId,
+        bar: &ProgressBar,
+    ) -> Result<Option<NodeId>, CliError> {
         let job: Job = client.get(&format!("/v1/jobs/{id}")).await?;
-        let busy = job.tasks.iter().flat_map(|task| &task.attempts).find(|attempt| {
-            matches!(attempt.state.as_str(), "running" | "fetching")
-        });
+        let busy = job
+            .tasks
+            .iter()
+            .flat_map(|task| &task.attempts)
+            .find(|attempt| matches!(attempt.state.as_str(), "running" | "fetching"));
         let Some(provider) = busy.map(|attempt| attempt.provider) else { return Ok(None) };
-        let Some(resident) = town.providers.iter_mut().find(|resident| resident.id == provider) else { return Ok(None) };
+        let Some(resident) = town.providers.iter_mut().find(|resident| resident.id == provider) else {
+            return Ok(None);
+        };
         resident.kill().await?;
         bar.suspend(|| {
             self.context.printer.talk(format_args!(
@@ -324,12 +336,30 @@ impl<'a> Show<'a> {
         let mut table = Table::new(&["PROVIDER", "NODE", ">BID", ">SLOTS", "AWARD"]);
         for bid in &auction.bids {
             let award = if bid.won { "won" } else { "-" };
-            table.row([self.name(&bid.provider), bid.provider.short(), bid.rate.short(), bid.slots.to_string(), award.to_owned()]);
+            table.row([
+                self.name(&bid.provider),
+                bid.provider.short(),
+                bid.rate.short(),
+                bid.slots.to_string(),
+                award.to_owned(),
+            ]);
         }
         for decline in &auction.declines {
-            table.row([self.name(&decline.provider), decline.provider.short(), "-".to_owned(), "-".to_owned(), decline.reason.clone()]);
+            table.row([
+                self.name(&decline.provider),
+                decline.provider.short(),
+                "-".to_owned(),
+                "-".to_owned(),
+                decline.reason.clone(),
+            ]);
         }
-        format!("{}\n{} invited, {} bids in {} ms", table.render(false), auction.invited, auction.bids.len(), auction.window_ms)
+        format!(
+            "{}\n{} invited, {} bids in {} ms",
+            table.render(false),
+            auction.invited,
+            auction.bids.len(),
+            auction.window_ms
+        )
     }
 
     /// The result table: parameters, who ran it, how long, and the figures of each task's `result.json`.
@@ -358,7 +388,13 @@ impl<'a> Show<'a> {
     }
 
     /// Waits for the receipts and checks each offline.
-    async fn receipts(&self, client: &Client, id: JobId, job: &Job, killed: Option<NodeId>) -> Result<Receipts, CliError> {
+    async fn receipts(
+        &self,
+        client: &Client,
+        id: JobId,
+        job: &Job,
+        killed: Option<NodeId>,
+    ) -> Result<Receipts, CliError> {
         // A dead provider signs nothing: its lease is closed one-sided, long after this demo.
         let expected = job.leases.iter().filter(|lease| Some(lease.provider) != killed).count();
         let started = Instant::now();
@@ -413,9 +449,10 @@ impl<'a> Show<'a> {
     ) -> Result<Report, CliError> {
         let succeeded = job.tasks.iter().filter(|task| task.state == TaskState::Done).count();
         // Paid once: of each done task exactly one attempt that is done and billed, and the leases sum up to the cost.
-        let paid_once = job.tasks.iter().filter(|task| task.state == TaskState::Done).all(|task| {
-            task.attempts.iter().filter(|attempt| attempt.state == "done" && attempt.billed).count() == 1
-        });
+        let paid_once =
+            job.tasks.iter().filter(|task| task.state == TaskState::Done).all(|task| {
+                task.attempts.iter().filter(|attempt| attempt.state == "done" && attempt.billed).count() == 1
+            });
         let sum = job.leases.iter().try_fold(Credits(0), |sum, lease| sum.checked_add(lease.total));
         let agrees = sum == Some(job.cost);
         if !paid_once || !agrees {
@@ -423,7 +460,9 @@ impl<'a> Show<'a> {
         }
         let attempts = job.tasks.iter().map(|task| task.attempts.len()).sum();
         let failover = seen.killed.map(|killed| {
-            let went = |task: &&crate::view::Task| task.attempts.iter().any(|attempt| attempt.provider == killed && attempt.state != "done");
+            let went = |task: &&crate::view::Task| {
+                task.attempts.iter().any(|attempt| attempt.provider == killed && attempt.state != "done")
+            };
             Failover { killed, reassigned: job.tasks.iter().filter(went).count() }
         });
         let timing = seen.timing;
@@ -483,7 +522,8 @@ async fn figures(client: &Client, outputs: &TaskOutputs) -> Result<String, CliEr
     let Some(hash) = found else { return Ok(format!("{} outputs", outputs.entries.len())) };
     let bytes = client.bytes(&format!("/v1/blobs/{hash}"), MAX_RESULT).await?;
     let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let figures = ["accuracy", "loss"].iter().filter_map(|name| value.get(name).map(|figure| format!("{name} {figure}")));
+    let figures =
+        ["accuracy", "loss"].iter().filter_map(|name| value.get(name).map(|figure| format!("{name} {figure}")));
     Ok(figures.collect::<Vec<_>>().join(" "))
 }
 

@@ -92,7 +92,11 @@ impl Logs {
 }
 
 /// Takes the guest's output until the runner lets go of `outputs`, into the spools and towards the renter.
-pub(super) async fn write(logs: Logs, mut outputs: mpsc::Receiver<Output>, sender: mpsc::Sender<Piece>) -> Result<(), SpoolError> {
+pub(super) async fn write(
+    logs: Logs,
+    mut outputs: mpsc::Receiver<Output>,
+    sender: mpsc::Sender<Piece>,
+) -> Result<(), SpoolError> {
     while let Some(output) = outputs.recv().await {
         let spool = logs.of(output.stream);
         // First on its way, then to the disk: nothing is signed yet. Nobody else writes, so the spool's end is its place.

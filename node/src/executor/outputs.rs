@@ -7,10 +7,7 @@ use std::{
     path::{Component, Path},
 };
 
-use souk_protocol::{
-    Bytes, Entry, EntryKind, Hash, List, MAX_ENTRIES, MAX_MANIFEST, Manifest, Text,
-    codec,
-};
+use souk_protocol::{Bytes, Entry, EntryKind, Hash, List, MAX_ENTRIES, MAX_MANIFEST, Manifest, Text, codec};
 
 use crate::store::{Blobs, Durability, Pin};
 
@@ -93,11 +90,8 @@ impl Walk<'_> {
     fn file(&mut self, file: &Path, path: &str) -> Result<(), String> {
         let failed = |error: String| format!("output {path}: {error}");
         // A guest's leftovers cannot race with this walk, for its runner is idle or dead; still no link is followed.
-        let opened = File::options()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(file)
-            .map_err(|e| failed(e.to_string()))?;
+        let opened =
+            File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(file).map_err(|e| failed(e.to_string()))?;
         let meta = opened.metadata().map_err(|e| failed(e.to_string()))?;
         let limit = meta.len();
         let pin = self
@@ -185,14 +179,17 @@ mod tests {
                 EntryKind::Skipped { reason } => format!("{} skipped: {reason}", entry.path),
             })
             .collect();
-        assert_eq!(shown, [
-            "out/evil skipped: a link out of the outputs",
-            "out/latest.bin -> model-000.bin",
-            "out/model-000.bin file 7",
-            "out/ro folder",
-            "out/ro/f file 1",
-            "out/ro/up skipped: a link out of the outputs",
-        ]);
+        assert_eq!(
+            shown,
+            [
+                "out/evil skipped: a link out of the outputs",
+                "out/latest.bin -> model-000.bin",
+                "out/model-000.bin file 7",
+                "out/ro folder",
+                "out/ro/f file 1",
+                "out/ro/up skipped: a link out of the outputs",
+            ]
+        );
         assert_eq!((kept.files, kept.bytes), (2, Bytes(8)));
     }
 }

@@ -3,9 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use souk_matcher::{Event, Outcome};
-use souk_protocol::{
-    AttemptEnd, AttemptId, Bytes, Hash, LogEnd, Millis, NodeId, RunState, Text, Timestamp, Work,
-};
+use souk_protocol::{AttemptEnd, AttemptId, Bytes, Hash, LogEnd, Millis, NodeId, RunState, Text, Timestamp, Work};
 use souk_sandbox::{AttemptName, CompileError, Compiled, End, Ended, KillHandle, Limits, ModuleSource, Runner, Task};
 use tokio::sync::{mpsc, watch};
 
@@ -230,7 +228,12 @@ impl Attempt {
     }
 
     /// Runs the program with its logs, samples and the stop signal attended to.
-    async fn attend(&mut self, runner: &mut Runner, name: &AttemptName, logs: &Logs) -> Result<(Ended, Option<Hash>), Failed> {
+    async fn attend(
+        &mut self,
+        runner: &mut Runner,
+        name: &AttemptName,
+        logs: &Logs,
+    ) -> Result<(Ended, Option<Hash>), Failed> {
         let attempt = self.work.attempt;
         let (sink, outputs) = mpsc::channel(OUTPUTS);
         let (pieces, queue) = logs::pieces();

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use souk_protocol::{
-    Announcement, Answer, Ask, Award, Bid, BlobRequest, Checkpoint, Document, LogFrame, MAX_MESSAGE, Manifest, Message, Offer, Receipt,
-    ReceiptFile, Signed, Strict, TaskResult, Voucher, Work, codec,
+    Announcement, Answer, Ask, Award, Bid, BlobRequest, Checkpoint, Document, LogFrame, MAX_MESSAGE, Manifest, Message,
+    Offer, Receipt, ReceiptFile, Signed, Strict, TaskResult, Voucher, Work, codec,
 };
 
 use crate::samples;

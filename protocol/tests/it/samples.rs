@@ -122,13 +122,7 @@ pub(crate) fn award() -> Award {
 }
 
 pub(crate) fn accepted() -> Accepted {
-    Accepted {
-        lease: LeaseId([7; 16]),
-        award: Hash([8; 32]),
-        provider: provider().id(),
-        renter: renter().id(),
-        at: AT,
-    }
+    Accepted { lease: LeaseId([7; 16]), award: Hash([8; 32]), provider: provider().id(), renter: renter().id(), at: AT }
 }
 
 pub(crate) fn result() -> TaskResult {
@@ -192,13 +186,7 @@ pub(crate) fn voucher() -> Voucher {
 }
 
 pub(crate) fn discharge() -> Discharge {
-    Discharge {
-        creditor: provider().id(),
-        debtor: renter().id(),
-        nonce: [13; 16],
-        amount: Credits(4),
-        at: AT,
-    }
+    Discharge { creditor: provider().id(), debtor: renter().id(), nonce: [13; 16], amount: Credits(4), at: AT }
 }
 
 pub(crate) fn receipt() -> Receipt {
@@ -271,7 +259,8 @@ pub(crate) fn manifest() -> Manifest {
 /// One of each message and of each thing said on a lease.
 pub(crate) fn messages() -> Vec<Message> {
     let (renter, provider) = (renter(), provider());
-    let frame = |body| Message::Lease(LeaseFrame { lease: LeaseId([7; 16]), boot: 3, peer_boot: 2, number: 1, ack: 9, body });
+    let frame =
+        |body| Message::Lease(LeaseFrame { lease: LeaseId([7; 16]), boot: 3, peer_boot: 2, number: 1, ack: 9, body });
     vec![
         Message::Announce(Signed::sign(&announcement(), &renter).unwrap().into_signed()),
         Message::Bid(Signed::sign(&bid(), &provider).unwrap().into_signed()),

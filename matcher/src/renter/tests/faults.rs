@@ -212,7 +212,8 @@ fn what_ran_until_the_cancel_is_owed_for() {
 #[test]
 fn tasks_of_a_lease_that_its_provider_has_closed_do_not_go_to_it_again() {
     let mut world = World::new(vec![priced(200_000, 0)]);
-    world.program = |_, attempt| if attempt.number == 1 { (AttemptEnd::ProviderFault, 2_000) } else { (AttemptEnd::Done, 500) };
+    world.program =
+        |_, attempt| if attempt.number == 1 { (AttemptEnd::ProviderFault, 2_000) } else { (AttemptEnd::Done, 500) };
     let mut job = spec(4);
     job.array.max_parallel = 2;
     world.submit(job);

@@ -32,7 +32,8 @@ pub(in crate::job_file) fn resources(
     if program == Some(ProgramKind::Wasm)
         && let Some(asked) = memory.map(|memory| memory.lo).filter(|asked| *asked > limits::MAX_WASM_MEMORY)
     {
-        let problem = format!("{asked} is more than a wasm module can have: at most 4 GiB ({} bytes)", limits::MAX_WASM_MEMORY.0);
+        let problem =
+            format!("{asked} is more than a wasm module can have: at most 4 GiB ({} bytes)", limits::MAX_WASM_MEMORY.0);
         walk.error_at("resources.memory", problem, "ask for at most 4GiB, or use an image");
     }
     fields.finish(walk);
