@@ -74,7 +74,6 @@ pub struct Policy {
 
 /// What happened.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "events are handled one at a time and never stored")]
 pub enum Event {
     /// All records of the journal have been applied; resume leases and jobs.
     Recovered,
@@ -203,7 +202,6 @@ pub struct Outcome {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "outputs are carried out one at a time and never stored")]
 pub enum Output {
     /// Make this durable, in this order, then say [`Event::Persisted`].
     Persist {
@@ -381,7 +379,6 @@ pub struct AuctionReport {
 
 /// Something a user may want to see, in the order it happened. Not durable: what is, is in the records.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "notices are handled one at a time")]
 pub enum Notice {
     /// A job changed its state. The first one, to `Bidding`, says that the job is durable.
     Job {

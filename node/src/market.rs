@@ -95,6 +95,7 @@ impl Feed {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly all commands are events, and each is handled at once")]
 enum Command {
     Event(Event),
     With(Box<dyn FnOnce(&Trader) + Send>),
@@ -155,7 +156,6 @@ impl MarketHandle {
 
 /// What the trader wants of the rest of the node. Never waits: each room has its own bounded queue.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "orders are carried out one at a time")]
 pub enum Order {
     /// Executor: get slots ready.
     OpenLease(LeaseView),

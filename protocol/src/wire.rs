@@ -48,7 +48,6 @@ pub fn job_topic(network: &NetworkId, shard: &str) -> String {
 
 /// A one-way message on the ordered trade stream between two peers. Variants are append-only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "messages are decoded, handled and dropped one at a time")]
 pub enum Message {
     /// Renter: a call for bids.
     Announce(Signed<Announcement>),
@@ -95,7 +94,6 @@ pub struct LeaseFrame {
 
 /// What is said on a lease. Variants are append-only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "messages are decoded, handled and dropped one at a time")]
 pub enum Control {
     /// Both: nothing but the acknowledgement; still alive.
     Heartbeat,

@@ -49,10 +49,10 @@ pub(super) async fn remove(store: &Arc<Store>, prefix: &str) {
     let (dir, prefix) = (store.spool_dir(), prefix.to_owned());
     let _ = tokio::task::spawn_blocking(move || {
         for item in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            if item.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
-                if let Err(error) = std::fs::remove_dir_all(item.path()) {
-                    debug!(%error, "a log stays");
-                }
+            if item.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
+                && let Err(error) = std::fs::remove_dir_all(item.path())
+            {
+                debug!(%error, "a log stays");
             }
         }
     })

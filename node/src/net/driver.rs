@@ -263,6 +263,7 @@ impl Driver {
     }
 
     /// Hands an event over that may be lost; gives it back if there is no room.
+    #[expect(clippy::result_large_err, reason = "an event is moved, not copied, and given back rarely")]
     fn offer(&mut self, event: NetEvent) -> Result<(), NetEvent> {
         self.ends.control.try_send(event).map_err(|error| {
             self.counts.events_dropped = self.counts.events_dropped.saturating_add(1);

@@ -220,10 +220,8 @@ impl ConnectionHandler for Handler {
         match event {
             ConnectionEvent::FullyNegotiatedInbound(FullyNegotiatedInbound {
                 protocol: (stream, protocol), ..
-            }) => {
-                if self.arrived.len() < MAX_ARRIVED {
-                    self.arrived.push_back(Arrived { protocol, stream });
-                }
+            }) if self.arrived.len() < MAX_ARRIVED => {
+                self.arrived.push_back(Arrived { protocol, stream });
             }
             ConnectionEvent::FullyNegotiatedOutbound(FullyNegotiatedOutbound {
                 protocol: (stream, _),

@@ -370,10 +370,9 @@ async fn connections_of_a_peers_earlier_process_are_closed_when_the_new_one_show
     bounded("frames reach the new process", async {
         loop {
             b.send(second.id(), vec![2]).unwrap();
-            if let Ok(event) = timeout(Duration::from_millis(100), second_events.recv()).await {
-                if matches!(event, Some(NetEvent::Frame { .. })) {
-                    return;
-                }
+            let event = timeout(Duration::from_millis(100), second_events.recv()).await;
+            if matches!(event, Ok(Some(NetEvent::Frame { .. }))) {
+                return;
             }
         }
     })

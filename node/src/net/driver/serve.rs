@@ -81,10 +81,10 @@ impl Driver {
     pub(super) fn handle_notice(&mut self, notice: Notice, now: Instant) {
         match notice {
             Notice::ReaderEnded { peer: id, id: reader, strike } => {
-                if let Some(peer) = self.peers.get_mut(&id) {
-                    if peer.reader.as_ref().is_some_and(|current| current.id == reader) {
-                        peer.reader = None;
-                    }
+                if let Some(peer) = self.peers.get_mut(&id)
+                    && peer.reader.as_ref().is_some_and(|current| current.id == reader)
+                {
+                    peer.reader = None;
                 }
                 if let Some(strike) = strike {
                     self.strike(id, strike, now);
@@ -133,10 +133,10 @@ impl Driver {
             }
             request_response::Event::InboundFailure { peer, error, .. } => {
                 tracing::debug!(%peer, %error, "inbound request failed");
-                if let request_response::InboundFailure::Io(error) = error {
-                    if error.kind() == std::io::ErrorKind::InvalidData {
-                        self.strike(peer, Strike::BadFrame, now);
-                    }
+                if let request_response::InboundFailure::Io(error) = error
+                    && error.kind() == std::io::ErrorKind::InvalidData
+                {
+                    self.strike(peer, Strike::BadFrame, now);
                 }
             }
             request_response::Event::ResponseSent { .. } => {}
@@ -324,10 +324,8 @@ impl Driver {
                 }
             }
         }
-        if last {
-            if let Some(Lookup::Providers { found, reply }) = self.lookups.remove(&id) {
-                let _ = reply.send(Ok(found));
-            }
+        if last && let Some(Lookup::Providers { found, reply }) = self.lookups.remove(&id) {
+            let _ = reply.send(Ok(found));
         }
     }
 

@@ -84,10 +84,10 @@ impl Driver {
             None => {}
         }
         // Work may have waited for this dial, made for another purpose: try all addresses.
-        if let Some(id) = peer {
-            if self.peers.get(&id).is_some_and(|peer| peer.connections.is_empty() && !peer.waiting.is_empty()) {
-                self.dial(id, now);
-            }
+        if let Some(id) = peer
+            && self.peers.get(&id).is_some_and(|peer| peer.connections.is_empty() && !peer.waiting.is_empty())
+        {
+            self.dial(id, now);
         }
     }
 

@@ -1,4 +1,5 @@
 //! kill -9 at random moments: what was acknowledged is there.
+#![allow(clippy::print_stdout, reason = "a child process tells its parent by its output")]
 
 use std::{
     collections::HashSet,

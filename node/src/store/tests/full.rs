@@ -1,4 +1,5 @@
 //! A full disk: refused by name, nothing acknowledged is lost, and it recovers.
+#![allow(clippy::print_stdout, reason = "a child process tells its parent by its output")]
 
 use std::{io::Write as _, process::Command};
 
