@@ -1,6 +1,6 @@
 //! The network: libp2p behind a cloneable handle.
 //!
-//! One task owns the swarm ([`driver`]). Everything else holds a [`Net`], whose methods send it
+//! One task owns the swarm (`driver`). Everything else holds a [`Net`], whose methods send it
 //! commands, and one [`NetEvents`], which receives what happens. Payloads are opaque bytes here:
 //! documents and signatures belong to the layers above. libp2p's types stop at this module.
 //!

@@ -21,7 +21,7 @@ pub const MAX_SPEC: usize = 4 * 1024 * 1024;
 /// Most files among the inputs of one job.
 pub const MAX_INPUT_FILES: usize = 10_000;
 
-/// A resolved job. Texts may hold placeholders; [`JobSpec::vars`] has their values per task.
+/// A resolved job. Texts may hold placeholders; [`Array::tasks`] has their values per task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
     /// Name, for people.

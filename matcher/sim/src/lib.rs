@@ -2,7 +2,7 @@
 //! nodes run, through everything that can go wrong.
 //!
 //! Time is virtual, signatures are a table, the network loses, repeats and reorders, disks lag behind, nodes are
-//! killed between any two steps and come back with what was durable. A [`Ledger`] gathers facts from outside and asks
+//! killed between any two steps and come back with what was durable. A ledger gathers facts from outside and asks
 //! the [`invariant`]s about each of them. One seed is one exact run.
 //!
 //! ```text

@@ -20,7 +20,7 @@ use crate::{
     workload::EPOCH,
 };
 
-/// A node of the simulation. What a crash takes is in [`Running`] fields of its own; the rest is on disk.
+/// A node of the simulation. What a crash takes is in `Running` fields of its own; the rest is on disk.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: NodeId,

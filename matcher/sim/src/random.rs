@@ -5,7 +5,7 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::time::Micros;
 
-/// Parts of a whole in [`Dice::chance`].
+/// Parts of a whole in `Dice::chance`.
 pub const MILLION: u32 = 1_000_000;
 
 /// Quantiles of a log-normal distribution (sigma 0.5) in thousandths of the median, each as likely as any other.

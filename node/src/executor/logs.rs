@@ -113,7 +113,7 @@ pub(super) struct Piece {
     output: Output,
 }
 
-/// A channel from [`write`] to [`send`].
+/// A channel from the writer to the sender.
 pub(super) fn pieces() -> (mpsc::Sender<Piece>, mpsc::Receiver<Piece>) {
     mpsc::channel(PIECES)
 }
