@@ -4,12 +4,12 @@
 //! task of its own.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use souk_matcher::{Event, LeaseView};
+use souk_matcher::{Event, LeaseView, RenterLeaseState, Trader};
 use souk_protocol::{
     AttemptId, EntryKind, Hash, JobId, JobSpec, LeaseId, LogEnd, LogFrame, LogOffsets, LogOpen, MAX_LOG_CHUNK,
     MAX_MANIFEST, Manifest, NodeId, TaskResult, Verified, codec,
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    data::{FetchError, Fetcher, Rights, Source, stored},
+    data::{FetchError, Fetcher, Kept, Rights, Source, stored},
     executor::spool_name,
     frame::{self, FrameError},
     market::{MarketHandle, Order},
@@ -35,6 +35,8 @@ use crate::{
 const MAX_STREAMS: usize = 1_024;
 /// Largest frame of a log stream.
 const MAX_FRAME: usize = MAX_LOG_CHUNK + 64;
+/// After so many leases those that are over are forgotten here.
+const SWEEP_EVERY: usize = 256;
 /// A log stream that opens before its award has been written down here waits so long.
 const STRANGER: Duration = Duration::from_secs(5);
 /// The rest of a log is waited for so long before it is fetched by hash.
@@ -53,9 +55,8 @@ pub struct Tools {
     pub rights: Rights,
     /// Logs that are open.
     pub logs: Logs,
-    /// Results of this run of the node: they are not evicted while it lasts.
-    // A lock and not a task: held to push only.
-    pub kept: Arc<Mutex<Vec<Pin>>>,
+    /// The newest results of this run of the node: they are not evicted.
+    pub kept: Kept,
 }
 
 /// Both logs of one attempt, on the renter's side.
@@ -86,25 +87,49 @@ impl Logs {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The logs of an attempt of this node's jobs, at most `cap` bytes each.
+    /// The logs of an attempt that is under way, at most `cap` bytes each: writers and followers share them.
     ///
     /// # Errors
     /// [`SpoolError`].
     pub async fn of(&self, attempt: &AttemptId, cap: u64) -> Result<AttemptLogs, SpoolError> {
-        if let Some(logs) = self.map().get(attempt) {
-            return Ok(logs.clone());
+        if let Some(logs) = self.known(attempt) {
+            return Ok(logs);
         }
-        let name = format!("job-{}", spool_name(attempt));
-        let logs = AttemptLogs {
-            stdout: self.store.spool(&name, "stdout", cap).await?,
-            stderr: self.store.spool(&name, "stderr", cap).await?,
-        };
+        let logs = self.open(attempt, cap).await?;
         // Two openers at once share what came first.
         Ok(self.map().entry(*attempt).or_insert(logs).clone())
     }
 
-    fn close(&self, lease: &LeaseId) {
-        self.map().retain(|attempt, _| attempt.lease != *lease);
+    /// The logs of an attempt that has ended: read, not shared, so that old logs hold no files open here.
+    ///
+    /// # Errors
+    /// [`SpoolError`].
+    pub async fn ended(&self, attempt: &AttemptId, cap: u64) -> Result<AttemptLogs, SpoolError> {
+        match self.known(attempt) {
+            Some(logs) => Ok(logs),
+            None => self.open(attempt, cap).await,
+        }
+    }
+
+    fn known(&self, attempt: &AttemptId) -> Option<AttemptLogs> {
+        self.map().get(attempt).cloned()
+    }
+
+    async fn open(&self, attempt: &AttemptId, cap: u64) -> Result<AttemptLogs, SpoolError> {
+        let name = format!("job-{}", spool_name(attempt));
+        Ok(AttemptLogs {
+            stdout: self.store.spool(&name, "stdout", cap).await?,
+            stderr: self.store.spool(&name, "stderr", cap).await?,
+        })
+    }
+
+    /// Lets go of an attempt's logs; followers keep theirs until they are done.
+    fn retire(&self, attempt: &AttemptId) {
+        self.map().remove(attempt);
+    }
+
+    fn retain(&self, open: &BTreeSet<AttemptId>) {
+        self.map().retain(|attempt, _| open.contains(attempt));
     }
 }
 
@@ -167,10 +192,10 @@ impl Collector {
                 if let Some(task) = self.collecting.remove(&attempt) {
                     task.abort();
                 }
+                self.tools.logs.retire(&attempt);
             }
             Order::Forget(lease) => {
                 self.tools.rights.revoke(&lease);
-                self.tools.logs.close(&lease);
                 self.leases.send_modify(|leases| {
                     leases.remove(&lease);
                 });
@@ -190,6 +215,9 @@ impl Collector {
         self.leases.send_modify(|leases| {
             leases.insert(lease.lease, known);
         });
+        if self.leases.borrow().len().is_multiple_of(SWEEP_EVERY) {
+            tokio::spawn(sweep(self.tools.clone(), self.leases.clone()));
+        }
     }
 
     fn read(&self, stream: Stream) {
@@ -206,6 +234,32 @@ impl Collector {
             drop(place);
         });
     }
+}
+
+/// Forgets leases that are over and logs that nobody writes any more.
+async fn sweep(tools: Tools, leases: watch::Sender<BTreeMap<LeaseId, Known>>) {
+    let look = |trader: &Trader| {
+        let live = trader
+            .renter
+            .leases()
+            .filter(|lease| !matches!(lease.state, RenterLeaseState::Closed | RenterLeaseState::Settled));
+        let live: BTreeSet<LeaseId> = live.map(|lease| lease.lease.lease).collect();
+        let tasks = trader.renter.jobs().filter(|job| !job.state().is_final()).flat_map(souk_matcher::Job::tasks);
+        let open: BTreeSet<AttemptId> = tasks.flat_map(|task| task.open().map(|attempt| attempt.id)).collect();
+        (live, open)
+    };
+    // The node may be stopping.
+    let Ok((live, open)) = tools.market.with(look).await else { return };
+    tools.logs.retain(&open);
+    leases.send_modify(|leases| {
+        leases.retain(|lease, _| {
+            let lives = live.contains(lease);
+            if !lives {
+                tools.rights.revoke(lease);
+            }
+            lives
+        });
+    });
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -270,6 +324,7 @@ async fn collect(tools: Tools, provider: NodeId, result: Verified<TaskResult>, c
         Ok(()) => Event::Held { attempt },
         Err(error) => Event::NotHeld { attempt, reason: error.to_string() },
     };
+    tools.logs.retire(&attempt);
     // The node may be stopping.
     let _ = tools.market.event(event).await;
 }
@@ -305,7 +360,7 @@ async fn gather(tools: &Tools, provider: NodeId, result: &TaskResult, cap: u64) 
         for (hash, len) in files {
             pins.push(fetch(hash, len).await?);
         }
-        tools.kept.lock().unwrap_or_else(PoisonError::into_inner).extend(pins);
+        tools.kept.add(pins);
         Ok::<(), CollectError>(())
     };
     let (outputs, stdout, stderr) = tokio::join!(

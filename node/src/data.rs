@@ -4,7 +4,7 @@
 //! results. Nobody fetches anything without one.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -99,6 +99,25 @@ impl Rights {
         let map = self.map();
         let right = map.get(&request.lease).filter(|right| right.peer.as_ref() == Some(peer))?;
         right.files.get(&request.hash).cloned()
+    }
+}
+
+/// Most files kept from eviction beside those of open leases; beyond it the oldest may go when room is needed.
+const MAX_KEPT: usize = 65_536;
+
+/// Files that are not to be evicted, the newest of them. Clones share it.
+#[derive(Debug, Clone, Default)]
+// A lock and not a task: it is held to push and pop only.
+pub struct Kept(Arc<Mutex<VecDeque<Pin>>>);
+
+impl Kept {
+    /// Keeps these, and lets go of the oldest beyond the limit.
+    pub fn add(&self, pins: impl IntoIterator<Item = Pin>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(pins);
+        while kept.len() > MAX_KEPT {
+            kept.pop_front();
+        }
     }
 }
 

@@ -30,7 +30,7 @@ use tracing::{debug, info, warn};
 use crate::{
     clock::{Clock, wall},
     collector::{self, Collector, Logs},
-    data::{self, Fetcher, Rights},
+    data::{self, Fetcher, Kept, Rights},
     executor::{self, Executor},
     market::{self, Hands, Market, MarketHandle, RECORD_KIND},
     net::{Net, NetConfig, NetEvent, NetEvents, Protocol},
@@ -126,8 +126,8 @@ pub struct Node {
     tasks: Mutex<JoinSet<()>>,
     failed: CancellationToken,
     keys: Arc<NodeKeys>,
-    // Locks and not tasks: held for one operation on a small map.
-    kept: Arc<Mutex<Vec<Pin>>>,
+    kept: Kept,
+    // A lock and not a task: held for one operation on a small map.
     nonces: Mutex<BTreeMap<[u8; 16], JobId>>,
 }
 
@@ -182,7 +182,7 @@ impl Node {
         let (market, inbox) = market::channel(clock);
         let rights = Rights::default();
         let logs = Logs::new(Arc::clone(&store));
-        let kept = Arc::default();
+        let kept = Kept::default();
         let fetcher = Fetcher { net: net.clone(), blobs: store.blobs().clone() };
         let (executor_orders, executor_inbox) = mpsc::channel(ORDERS);
         let (collector_orders, collector_inbox) = mpsc::channel(ORDERS);
@@ -203,7 +203,7 @@ impl Node {
             market: market.clone(),
             rights: rights.clone(),
             logs: logs.clone(),
-            kept: Arc::clone(&kept),
+            kept: kept.clone(),
         });
         let stop = CancellationToken::new();
         let failed = CancellationToken::new();
@@ -312,9 +312,9 @@ impl Node {
         Signed::sign(document, &*self.keys)
     }
 
-    /// Keeps a file from being evicted while this node runs.
+    /// Keeps a file from being evicted, as long as it is among the newest.
     pub fn keep(&self, pin: Pin) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(pin);
+        self.kept.add([pin]);
     }
 
     /// Whether `nonce` is new or was chosen for this very job. Nonces of an earlier run are not known; the same file

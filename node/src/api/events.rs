@@ -169,8 +169,20 @@ fn is_state_of(stamped: &Stamped, id: &JobId) -> bool {
 
 /// Sends both logs of an attempt as they grow, until they are closed or the attempt is over.
 async fn follow_logs(state: &State, job: JobId, attempt: AttemptId, cap: u64, events: mpsc::Sender<JobEvent>) {
-    let Ok(AttemptLogs { stdout, stderr }) = state.node.logs().of(&attempt, cap).await else { return };
     let (_, mut live) = state.node.market().feed().after(u64::MAX);
+    let look = move |trader: &souk_matcher::Trader| {
+        let task = usize::try_from(attempt.task).ok().and_then(|task| trader.renter.job(&job)?.tasks().get(task));
+        task.is_some_and(|task| task.open().any(|open| open.id == attempt))
+    };
+    let Ok(open) = state.node.market().with(look).await else { return };
+    let logs = state.node.logs();
+    let logs = if open { logs.of(&attempt, cap).await } else { logs.ended(&attempt, cap).await };
+    let Ok(AttemptLogs { stdout, stderr }) = logs else { return };
+    if !open {
+        drain(&stdout, "stdout", job, attempt, &events, &mut 0).await;
+        drain(&stderr, "stderr", job, attempt, &events, &mut 0).await;
+        return;
+    }
     let over = async {
         loop {
             match live.recv().await {

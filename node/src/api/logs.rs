@@ -59,8 +59,8 @@ pub(super) async fn get(
     if let (Found::None { .. }, false) = (&first, follow) {
         return Ok(bytes(Body::empty()));
     }
-    if let Found::Attempt { attempt, cap, .. } = &first {
-        let length = spool(&state, attempt, *cap, stderr).await?.state().length;
+    if let Found::Attempt { attempt, cap, over } = &first {
+        let length = spool(&state, attempt, *cap, *over, stderr).await?.state().length;
         if wanted.offset > length && !follow {
             return Err(ApiError::range(format_args!("offset {} is beyond the log's {length} bytes", wanted.offset)));
         }
@@ -113,8 +113,10 @@ async fn find(state: &State, job: JobId, index: u32, number: Option<u32>) -> Res
     state.node.market().with(look).await?.ok_or_else(|| ApiError::missing("no such job"))
 }
 
-async fn spool(state: &State, attempt: &AttemptId, cap: u64, stderr: bool) -> Result<Spool, ApiError> {
-    let logs = state.node.logs().of(attempt, cap).await.map_err(ApiError::internal)?;
+async fn spool(state: &State, attempt: &AttemptId, cap: u64, over: bool, stderr: bool) -> Result<Spool, ApiError> {
+    let logs = state.node.logs();
+    let logs = if over { logs.ended(attempt, cap).await } else { logs.of(attempt, cap).await };
+    let logs = logs.map_err(ApiError::internal)?;
     Ok(if stderr { logs.stderr } else { logs.stdout })
 }
 
@@ -131,7 +133,7 @@ async fn send(
     loop {
         let Ok(found) = find(state, job, index, number).await else { return };
         if let Found::Attempt { attempt, cap, over } = found {
-            let Ok(spool) = spool(state, &attempt, cap, stderr).await else { return };
+            let Ok(spool) = spool(state, &attempt, cap, over, stderr).await else { return };
             let mut watch = spool.watch();
             while spool.state().length > offset {
                 let Ok(bytes) = spool.read(offset, CHUNK).await else { return };
