@@ -303,7 +303,8 @@ impl Attempt {
             end,
             exit_code,
             reason: Text::clipped(&reason),
-            run: Millis(ended.run_ms),
+            // A started millisecond counts: a program that ran at all is owed for.
+            run: Millis(ended.run_us.div_ceil(1_000).min(self.work.limits.timeout.0)),
             started,
             ended: finished,
             stdout,
