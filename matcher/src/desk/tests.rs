@@ -167,11 +167,11 @@ fn bids_are_bounded_and_ended_ones_make_room() {
 fn a_renter_that_asks_too_often_is_told_and_another_is_not_hindered() {
     let mut desk = desk();
     let asked = |desk: &mut Desk, renter, at| desk.admit(NodeId([renter; 32]), Millis(at)).is_ok();
-    let admitted = (0..200).filter(|_| asked(&mut desk, 1, 0)).count();
-    assert_eq!(admitted, 64);
+    let admitted = (0..2_000).filter(|_| asked(&mut desk, 1, 0)).count();
+    assert_eq!(admitted, 1_024);
     assert!(asked(&mut desk, 2, 0));
-    let later = (0..200).filter(|_| asked(&mut desk, 1, 1_000)).count();
-    assert_eq!(later, 16);
+    let later = (0..2_000).filter(|_| asked(&mut desk, 1, 1_000)).count();
+    assert_eq!(later, 256);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use souk_protocol::{DeclineCode, Millis, NodeId};
 use super::Refusal;
 
 /// Requests at once. An honest renter sends one announcement an auction and one award a lease.
-pub(super) const BURST: u64 = 64;
-/// Requests a second in the long run.
-pub(super) const PER_SECOND: u64 = 16;
+pub(super) const BURST: u64 = 1_024;
+/// Requests a second in the long run: about a twentieth of a core, and more jobs a second than a renter of single tasks has.
+pub(super) const PER_SECOND: u64 = 256;
 /// Renters remembered. A full bucket is forgotten first; if none is full, newcomers are refused for a moment.
 pub(super) const MAX_RENTERS: usize = 4_096;
 

@@ -266,7 +266,7 @@ fn too_many_announcements_of_one_renter_are_declined_as_busy() {
         call.round += 1;
         code(&announce(stall, &call)) == Some(DeclineCode::Busy)
     };
-    assert_eq!((0..70).filter(|_| asks(&mut stall)).count(), 6);
+    assert_eq!((0..1_030).filter(|_| asks(&mut stall)).count(), 6);
 }
 
 #[test]
