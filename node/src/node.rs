@@ -11,7 +11,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -454,10 +453,4 @@ impl Rtts {
     fn forget(&mut self, peer: &NodeId) {
         self.0.remove(peer);
     }
-}
-
-/// Where the API listens.
-#[must_use]
-pub fn default_api() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 4_478))
 }
