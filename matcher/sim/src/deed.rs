@@ -226,7 +226,8 @@ impl World<'_> {
         self.tell(|_| format!("{index} runs {attempt}"));
         self.report.attempts += 1;
         self.ledger.begun(now, attempt, self.nodes.get(index).map_or(0, |node| node.boot));
-        let fate = workload::fate(self.seed, self.scenario, &work.job, &attempt);
+        let number = self.jobs.iter().position(|planned| planned.job == work.job);
+        let fate = workload::fate(self.seed, self.scenario, &work.job, number, &attempt);
         let Some(node) = self.nodes.get_mut(index) else { return };
         let limit = node.policy.stranger_limit;
         let Some(alive) = &mut node.alive else { return };

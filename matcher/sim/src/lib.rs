@@ -24,6 +24,8 @@ mod random;
 mod time;
 
 mod faults;
+mod outcome;
+mod plan;
 mod scenario;
 mod workload;
 
@@ -46,9 +48,11 @@ mod report;
 pub use invariant::Invariant;
 pub use keys::Table;
 pub use ledger::Violation;
+pub use outcome::{End, JobOutcome, MachineOutcome, Moment, Outcome};
+pub use plan::{Conduct, Machine, Plan, PlannedJob};
 pub use random::MILLION;
 pub use report::Report;
-pub use scenario::{Broken, Faults, RecordKind, Scenario};
+pub use scenario::{Broken, Faults, Mixed, RecordKind, Scenario, Workload};
 pub use time::Micros;
 
 /// Runs a scenario. The same seed gives the same report, to the bit.

@@ -1,8 +1,10 @@
 //! What is simulated: how many nodes, which jobs, which faults.
 
+use std::sync::Arc;
+
 use souk_protocol::{Credits, Millis, Params};
 
-use crate::time::Micros;
+use crate::{plan::Plan, time::Micros};
 
 /// A market and its misfortunes. With a seed it is one exact run.
 #[derive(Debug, Clone)]
@@ -15,20 +17,8 @@ pub struct Scenario {
     pub renters: usize,
     /// The last so many of them sell. Both kinds may overlap.
     pub providers: usize,
-    /// Jobs in all.
-    pub jobs: usize,
-    /// Most tasks of one job.
-    pub max_tasks: u64,
-    /// Longest run of an ordinary task.
-    pub longest_task: Micros,
-    /// Tasks that fail, run out of time or memory or lack an input, in millionths.
-    pub bad_tasks: u32,
-    /// Jobs that are cancelled at some time, in millionths.
-    pub cancelled: u32,
-    /// Jobs with a budget, in millionths.
-    pub budgeted: u32,
-    /// Jobs are submitted until then.
-    pub submit_until: Micros,
+    /// Who wants what and who sells what.
+    pub workload: Workload,
     /// Rules of the network.
     pub params: Params,
     /// Most a provider lets a stranger owe. Discharges come every so often, so that a market can go on.
@@ -43,6 +33,54 @@ pub struct Scenario {
     pub duration: Micros,
     /// A rule broken on purpose, to show that the invariants see it.
     pub broken: Option<Broken>,
+}
+
+/// Where jobs and machines come from.
+#[derive(Debug, Clone)]
+pub enum Workload {
+    /// Jobs and machines of all kinds, thrown anew for each seed: what the rules are tried with.
+    Mixed(Mixed),
+    /// These, and no others.
+    Plan(Arc<Plan>),
+}
+
+impl Workload {
+    /// Jobs in all.
+    #[must_use]
+    pub fn jobs(&self) -> usize {
+        match self {
+            Self::Mixed(mixed) => mixed.jobs,
+            Self::Plan(plan) => plan.jobs.len(),
+        }
+    }
+
+    /// All jobs have been submitted by then.
+    #[must_use]
+    pub fn submit_until(&self) -> Micros {
+        match self {
+            Self::Mixed(mixed) => mixed.submit_until,
+            Self::Plan(plan) => plan.jobs.iter().map(|job| job.at).max().unwrap_or_default(),
+        }
+    }
+}
+
+/// Bounds of jobs that are thrown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mixed {
+    /// Jobs in all.
+    pub jobs: usize,
+    /// Most tasks of one job.
+    pub max_tasks: u64,
+    /// Longest run of an ordinary task.
+    pub longest_task: Micros,
+    /// Tasks that fail, run out of time or memory or lack an input, in millionths.
+    pub bad_tasks: u32,
+    /// Jobs that are cancelled at some time, in millionths.
+    pub cancelled: u32,
+    /// Jobs with a budget, in millionths.
+    pub budgeted: u32,
+    /// Jobs are submitted until then.
+    pub submit_until: Micros,
 }
 
 /// What goes wrong, and how often.
@@ -84,6 +122,19 @@ pub struct Faults {
     pub deadbeats: usize,
     /// Providers, from the last on, that take tasks and never deliver.
     pub silent: usize,
+}
+
+impl Mixed {
+    /// Jobs of all kinds, within a minute.
+    pub const MARKET: Self = Self {
+        jobs: 18,
+        max_tasks: 200,
+        longest_task: Micros::millis(6_000),
+        bad_tasks: 60_000,
+        cancelled: 120_000,
+        budgeted: 300_000,
+        submit_until: Micros::millis(60_000),
+    };
 }
 
 impl Faults {
@@ -162,13 +213,15 @@ impl Scenario {
             nodes: 6,
             renters: 2,
             providers: 4,
-            jobs: 4,
-            max_tasks: 20,
-            longest_task: Micros::millis(2_000),
-            bad_tasks: 0,
-            cancelled: 0,
-            budgeted: 0,
-            submit_until: Micros::millis(5_000),
+            workload: Workload::Mixed(Mixed {
+                jobs: 4,
+                max_tasks: 20,
+                longest_task: Micros::millis(2_000),
+                bad_tasks: 0,
+                cancelled: 0,
+                budgeted: 0,
+                submit_until: Micros::millis(5_000),
+            }),
             params: params(),
             stranger_limit: Credits::from_credits(1),
             discharge_every: None,
@@ -187,13 +240,7 @@ impl Scenario {
             nodes: 50,
             renters: 12,
             providers: 40,
-            jobs: 18,
-            max_tasks: 200,
-            longest_task: Micros::millis(6_000),
-            bad_tasks: 60_000,
-            cancelled: 120_000,
-            budgeted: 300_000,
-            submit_until: Micros::millis(60_000),
+            workload: Workload::Mixed(Mixed::MARKET),
             params: params(),
             stranger_limit: Credits(50_000),
             discharge_every: Some(Micros::millis(20_000)),
@@ -230,9 +277,7 @@ impl Scenario {
             nodes: 12,
             renters: 4,
             providers: 10,
-            jobs: 10,
-            max_tasks: 60,
-            cancelled: 200_000,
+            workload: Workload::Mixed(Mixed { jobs: 10, max_tasks: 60, cancelled: 200_000, ..Mixed::MARKET }),
             faults: Faults {
                 loss: 80_000,
                 duplicated: 100_000,
@@ -260,9 +305,7 @@ impl Scenario {
             nodes: 16,
             renters: 8,
             providers: 10,
-            jobs: 16,
-            max_tasks: 60,
-            budgeted: 800_000,
+            workload: Workload::Mixed(Mixed { jobs: 16, max_tasks: 60, budgeted: 800_000, ..Mixed::MARKET }),
             stranger_limit: Credits(5_000),
             discharge_every: Some(Micros::millis(5_000)),
             faults: Faults { crashes: 12, cuts: 2, disconnects: 20, ..market.faults },
@@ -279,8 +322,7 @@ impl Scenario {
             nodes: 20,
             renters: 6,
             providers: 14,
-            jobs: 12,
-            max_tasks: 60,
+            workload: Workload::Mixed(Mixed { jobs: 12, max_tasks: 60, ..Mixed::MARKET }),
             stranger_limit: Credits(20_000),
             faults: Faults { crashes: 4, cuts: 1, lies: 100_000, deadbeats: 1, silent: 2, jumps: 2, ..market.faults },
             // An attempt of which nothing is heard, though its provider is there, is given up after ten minutes.

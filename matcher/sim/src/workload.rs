@@ -9,16 +9,23 @@ use souk_protocol::{
     Text, Tier, Timestamp, Verify,
 };
 
-use crate::{random::Dice, scenario::Scenario, time::Micros};
+use crate::{
+    plan::{Machine, PlannedJob},
+    random::Dice,
+    scenario::{Mixed, Scenario, Workload},
+    time::Micros,
+};
 
 /// The wall clock at the start of each run.
 pub(crate) const EPOCH: Timestamp = Timestamp(1_800_000_000_000);
 /// How long results wait in simulated jobs: short, so that dead leases come to rest within a run.
 const RETENTION: Millis = Millis(60_000);
+/// Time a planned task takes to fetch and compile.
+const PLANNED_FETCH: Micros = Micros::millis(30);
 
 /// A job that will be submitted.
 #[derive(Debug, Clone)]
-pub(crate) struct PlannedJob {
+pub(crate) struct Submission {
     /// Number of the renter's node.
     pub(crate) renter: usize,
     /// When its user first submits it.
@@ -46,28 +53,95 @@ pub(crate) struct Fate {
 
 /// All jobs of a run, in the order of their submission.
 #[must_use]
-pub(crate) fn jobs(seed: u64, scenario: &Scenario, ids: &[NodeId]) -> Vec<PlannedJob> {
+pub(crate) fn jobs(seed: u64, scenario: &Scenario, ids: &[NodeId]) -> Vec<Submission> {
     let mut dice = Dice::new(seed, "jobs");
-    let mut planned: Vec<_> = (0..scenario.jobs).filter_map(|number| job(&mut dice, scenario, ids, number)).collect();
-    planned.sort_by_key(|job| job.at);
-    planned
+    match &scenario.workload {
+        Workload::Mixed(mixed) => {
+            let job = |number| job(&mut dice, scenario, mixed, ids, number);
+            let mut jobs: Vec<_> = (0..mixed.jobs).filter_map(job).collect();
+            jobs.sort_by_key(|job| job.at);
+            jobs
+        }
+        Workload::Plan(plan) => {
+            let job = |(number, job)| submission(&mut dice, ids, number, job);
+            plan.jobs.iter().enumerate().filter_map(job).collect()
+        }
+    }
 }
 
-fn job(dice: &mut Dice, scenario: &Scenario, ids: &[NodeId], number: usize) -> Option<PlannedJob> {
+fn submission(dice: &mut Dice, ids: &[NodeId], number: usize, planned: &PlannedJob) -> Option<Submission> {
+    let spec = planned_spec(planned, number);
+    let job = JobId::new(ids.get(planned.renter)?, &spec.hash().ok()?, &dice.bytes());
+    let (renter, at, cancel_at) = (planned.renter, planned.at, planned.cancel_at);
+    Some(Submission { renter, at, job, spec: Arc::new(spec), cancel_at })
+}
+
+/// The job file that this job would have.
+fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
+    let mut hash = [0; 32];
+    let (head, _) = hash.split_at_mut(8);
+    head.copy_from_slice(&(number as u64).to_le_bytes());
+    JobSpec {
+        name: Text::clipped(&format!("job-{number}")),
+        labels: BTreeMap::new(),
+        module: Module {
+            hash: Hash(hash),
+            len: 100_000,
+            name: Text::clipped("task.wasm"),
+            entry: Text::clipped("_start"),
+        },
+        args: vec!["--task={index}".to_owned()],
+        env: Vec::new(),
+        inputs: Vec::new(),
+        outputs: vec![souk_protocol::Output { path: "/out".to_owned(), to: String::new() }],
+        requirement: Requirement {
+            runtime: Runtime::Wasm,
+            isolation: Isolation::W0,
+            cpu: planned.need.cpu,
+            memory: planned.need.memory,
+            disk: planned.need.disk,
+            gpu: None,
+            regions: List::default(),
+        },
+        terms: Terms { tier: planned.tier, ..terms(planned.limit) },
+        market: Market {
+            max_rate: planned.max_rate,
+            budget: planned.budget,
+            mode: planned.mode,
+            local: Local::Never,
+            allow: Vec::new(),
+            deny: Vec::new(),
+        },
+        sla: Sla { start_within: planned.start_within, deadline: None, reliability: None, latency: None, loss: None },
+        retry: Retry {
+            attempts: planned.attempts.max(1),
+            on: vec![RetryOn::NoCapacity, RetryOn::Preempted, RetryOn::Lost, RetryOn::ProviderFault],
+        },
+        array: Array {
+            tasks: (0..planned.runs.len())
+                .map(|index| BTreeMap::from([("index".to_owned(), index.to_string())]))
+                .collect(),
+            max_parallel: planned.parallel.max(1),
+            max_failures: 0,
+        },
+    }
+}
+
+fn job(dice: &mut Dice, scenario: &Scenario, mixed: &Mixed, ids: &[NodeId], number: usize) -> Option<Submission> {
     let renter = number.checked_rem(scenario.renters)?;
-    let at = dice.span(Micros::millis(100), scenario.submit_until);
-    let spec = spec(dice, scenario, at, number);
+    let at = dice.span(Micros::millis(100), mixed.submit_until);
+    let spec = spec(dice, scenario, mixed, at, number);
     let job = JobId::new(ids.get(renter)?, &spec.hash().ok()?, &dice.bytes());
-    let cancel_at = dice.chance(scenario.cancelled).then(|| at + dice.span(Micros(0), Micros::millis(20_000)));
-    Some(PlannedJob { renter, at, job, spec: Arc::new(spec), cancel_at })
+    let cancel_at = dice.chance(mixed.cancelled).then(|| at + dice.span(Micros(0), Micros::millis(20_000)));
+    Some(Submission { renter, at, job, spec: Arc::new(spec), cancel_at })
 }
 
-fn spec(dice: &mut Dice, scenario: &Scenario, at: Micros, number: usize) -> JobSpec {
+fn spec(dice: &mut Dice, scenario: &Scenario, mixed: &Mixed, at: Micros, number: usize) -> JobSpec {
     let with_faults = scenario.faults != crate::scenario::Faults::NONE;
-    let tasks = tasks(dice, scenario.max_tasks);
+    let tasks = tasks(dice, mixed.max_tasks);
     let mode = *dice.pick(&[Mode::Auto, Mode::Auction, Mode::Ask]).unwrap_or(&Mode::Auto);
-    let timeout = Millis(scenario.longest_task.to_millis().0.saturating_mul(2));
-    let budget = dice.chance(scenario.budgeted).then(|| Credits(dice.between(2_000, 60_000)));
+    let timeout = Millis(mixed.longest_task.to_millis().0.saturating_mul(2));
+    let budget = dice.chance(mixed.budgeted).then(|| Credits(dice.between(2_000, 60_000)));
     let limits = with_faults && dice.chance(500_000);
     let sla = Sla {
         start_within: limits.then(|| Millis(dice.between(30_000, 90_000))),
@@ -152,6 +226,10 @@ fn terms(timeout: Millis) -> Terms {
 #[must_use]
 pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) -> Policy {
     let first_provider = scenario.nodes.saturating_sub(scenario.providers);
+    if let Workload::Plan(plan) = &scenario.workload {
+        let machine = node.checked_sub(first_provider).and_then(|machine| plan.machines.get(machine));
+        return planned_policy(scenario, node, machine);
+    }
     let mut dice = Dice::new(seed, &format!("policy {node}"));
     let cores = if node >= first_provider { dice.between(1, 8) * 2 } else { 0 };
     let gigabytes = cores * dice.between(1, 4);
@@ -180,14 +258,45 @@ pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) 
     }
 }
 
+fn planned_policy(scenario: &Scenario, node: usize, machine: Option<&Machine>) -> Policy {
+    let nothing = PriceList { cpu: Rate(0), memory_gb: Rate(0) };
+    Policy {
+        name: Text::clipped(&format!("node-{node}")),
+        region: Text::clipped("DE"),
+        total: machine.map_or_else(Capacity::default, |machine| machine.total),
+        runtimes: vec![Runtime::Wasm],
+        isolation: vec![Isolation::W0],
+        tiers: machine.map(|machine| machine.tiers.clone()).unwrap_or_default(),
+        floor: machine.map_or(nothing, |machine| machine.floor),
+        ask: machine.map_or(nothing, |machine| machine.ask),
+        standing: machine.is_some_and(|machine| machine.standing),
+        max_duration: Millis(30 * 24 * 3_600_000),
+        stranger_limit: scenario.stranger_limit,
+        strangers_limit: scenario.params.credit.strangers,
+        deny: Vec::new(),
+        addresses: Vec::new(),
+    }
+}
+
 /// What an attempt will come to: the same for the same attempt in each run of a seed.
 #[must_use]
-pub(crate) fn fate(seed: u64, scenario: &Scenario, job: &JobId, attempt: &AttemptId) -> Fate {
+pub(crate) fn fate(seed: u64, scenario: &Scenario, job: &JobId, number: Option<usize>, attempt: &AttemptId) -> Fate {
+    match &scenario.workload {
+        Workload::Mixed(mixed) => mixed_fate(seed, mixed, job, attempt),
+        Workload::Plan(plan) => {
+            let planned = number.and_then(|number| plan.jobs.get(number));
+            let run = planned.and_then(|job| job.runs.get(attempt.task as usize)).copied().unwrap_or_default();
+            Fate { fetch: PLANNED_FETCH, run, end: AttemptEnd::Done, leaves_outputs: true }
+        }
+    }
+}
+
+fn mixed_fate(seed: u64, mixed: &Mixed, job: &JobId, attempt: &AttemptId) -> Fate {
     let AttemptId { task, replica, number, .. } = attempt;
     let mut dice = Dice::new(seed, &format!("fate {job} {task} {replica} {number}"));
-    let run = dice.span(Micros::millis(20), scenario.longest_task);
+    let run = dice.span(Micros::millis(20), mixed.longest_task);
     let fetch = dice.span(Micros(500), Micros::millis(300));
-    let end = if dice.chance(scenario.bad_tasks) {
+    let end = if dice.chance(mixed.bad_tasks) {
         *dice
             .pick(&[
                 AttemptEnd::Failed,
@@ -213,10 +322,10 @@ mod tests {
         let scenario = Scenario::market();
         let (_, ids) = Table::new(3, scenario.nodes);
         let planned = jobs(3, &scenario, &ids);
-        assert_eq!(planned.len(), scenario.jobs);
+        assert_eq!(planned.len(), Mixed::MARKET.jobs);
         for (a, b) in planned.iter().zip(jobs(3, &scenario, &ids)) {
             assert_eq!((a.job, a.at, a.renter), (b.job, b.at, b.renter));
-            assert!(a.renter < scenario.renters && a.at <= scenario.submit_until);
+            assert!(a.renter < scenario.renters && a.at <= Mixed::MARKET.submit_until);
             assert!((1..=200).contains(&a.spec.task_count()));
             assert!(a.spec.array.max_parallel <= a.spec.task_count());
         }

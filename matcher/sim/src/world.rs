@@ -16,7 +16,7 @@ use crate::{
     report::Report,
     scenario::{Broken, Scenario},
     time::Micros,
-    workload::{self, PlannedJob},
+    workload::{self, Submission},
 };
 
 /// How often it is looked whether everything is at rest.
@@ -82,7 +82,8 @@ pub(crate) struct World<'a> {
     pub(crate) ids: Vec<NodeId>,
     pub(crate) network: Network<Arc<Vec<u8>>>,
     pub(crate) dice: Dice,
-    pub(crate) jobs: Vec<PlannedJob>,
+    pub(crate) jobs: Vec<Submission>,
+    submit_until: Micros,
     /// Jobs whose users have cancelled them.
     cancelled: BTreeSet<usize>,
     pub(crate) ledger: Ledger,
@@ -125,6 +126,7 @@ impl<'a> World<'a> {
             dice: Dice::new(seed, "world"),
             jobs: workload::jobs(seed, scenario, &ids),
             ids,
+            submit_until: scenario.workload.submit_until(),
             cancelled: BTreeSet::new(),
             ledger: Ledger::new(table, crooks),
             report: Report::new(seed, scenario),
@@ -301,7 +303,7 @@ impl<'a> World<'a> {
     }
 
     fn look(&mut self) {
-        let all_submitted = self.report.submitted == self.jobs.len() && self.now > self.scenario.submit_until;
+        let all_submitted = self.report.submitted == self.jobs.len() && self.now > self.submit_until;
         let is_late = self.now >= self.scenario.faults_until && all_submitted;
         if !is_late || !self.ledger.is_at_rest() {
             self.rest_since = None;
@@ -448,7 +450,7 @@ impl<'a> World<'a> {
         }
         for number in 0..self.jobs.len() {
             let due =
-                |job: &PlannedJob| job.renter == index && job.at <= self.now && self.ledger.ended(&job.job).is_none();
+                |job: &Submission| job.renter == index && job.at <= self.now && self.ledger.ended(&job.job).is_none();
             if self.jobs.get(number).is_some_and(due) {
                 self.submit(number);
                 if self.cancelled.contains(&number) {

@@ -3,4 +3,5 @@
 
 mod broken;
 mod market;
+mod plan;
 mod smoke;

@@ -1,6 +1,6 @@
 //! A quiet market, in which everything can be foretold.
 
-use souk_sim::{Micros, Scenario, run};
+use souk_sim::{Micros, Mixed, Scenario, Workload, run};
 
 #[test]
 fn a_quiet_market_runs_every_task_once_and_settles_every_lease() {
@@ -8,12 +8,12 @@ fn a_quiet_market_runs_every_task_once_and_settles_every_lease() {
     for seed in 0..20 {
         let report = run(seed, &scenario);
         assert!(report.holds(), "{report}");
-        assert_eq!(report.submitted, scenario.jobs);
-        assert_eq!(report.jobs.get("succeeded"), Some(&scenario.jobs), "{report}");
+        assert_eq!(report.submitted, scenario.workload.jobs());
+        assert_eq!(report.jobs.get("succeeded"), Some(&scenario.workload.jobs()), "{report}");
         // Nothing goes wrong, so no task is run twice and no lease is left.
         assert_eq!(report.attempts, report.tasks_done as u64, "{report}");
         assert_eq!(report.receipts, report.leases, "{report}");
-        assert!(report.leases >= scenario.jobs, "{report}");
+        assert!(report.leases >= scenario.workload.jobs(), "{report}");
         assert_eq!(report.crashes, 0);
         assert!(report.spent.0 > 0);
         assert!(report.took < Micros::millis(120_000), "{report}");
@@ -23,7 +23,7 @@ fn a_quiet_market_runs_every_task_once_and_settles_every_lease() {
 #[test]
 fn the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() {
     let mut scenario = Scenario::market();
-    scenario.jobs = 4;
+    scenario.workload = Workload::Mixed(Mixed { jobs: 4, ..Mixed::MARKET });
     let (a, b, c) = (run(5, &scenario), run(5, &scenario), run(6, &scenario));
     assert_eq!(a.digest, b.digest);
     assert_eq!((a.events, a.messages, a.took), (b.events, b.messages, b.took));
