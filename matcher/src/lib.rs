@@ -33,6 +33,9 @@ mod event;
 mod record;
 mod trader;
 
+pub mod calendar;
+pub mod price;
+
 mod account;
 mod books;
 mod channel;
