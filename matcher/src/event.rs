@@ -345,6 +345,14 @@ pub enum TaskState {
     Cancelled,
 }
 
+impl TaskState {
+    /// Whether nothing more will happen.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
 /// Why something is not so, with the nearest miss: a line of `souk job why`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {

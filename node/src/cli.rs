@@ -149,9 +149,6 @@ pub fn main() -> ExitCode {
 }
 
 fn execute(cli: Cli, printer: Printer) -> Result<Exit, CliError> {
-    if matches!(cli.shared.output, Some(args::OutputFormat::Yaml)) {
-        return Err(CliError::usage("-o yaml is not available yet").hint("use -o json"));
-    }
     match cli.command {
         // These need no home.
         Command::Completion { shell } => {
@@ -183,7 +180,11 @@ async fn limited(context: &Context, command: Command) -> Result<Exit, CliError> 
         Command::Job(job::JobCommand::Run(_)) => true,
         _ => false,
     };
-    let follows = matches!(&command, Command::Run(_) | Command::Job(job::JobCommand::Run(_)));
+    // These have something orderly to do when the time is up: they say what goes on, or stop the node.
+    let own_end = matches!(
+        &command,
+        Command::Run(_) | Command::Job(job::JobCommand::Run(_)) | Command::Up | Command::Node(node::NodeCommand::Run)
+    );
     let work = dispatch(context, command);
     let work = async {
         if own_signals {
@@ -195,8 +196,7 @@ async fn limited(context: &Context, command: Command) -> Result<Exit, CliError> 
         }
     };
     match context.shared.timeout {
-        // A command that follows a job says what goes on when the time is up.
-        Some(_) if follows => work.await,
+        Some(_) if own_end => work.await,
         None => work.await,
         Some(limit) => tokio::time::timeout(limit.to_std(), work).await.unwrap_or(Err(CliError::Timeout { limit })),
     }
@@ -216,7 +216,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, CliError>
         Command::Job(command) => job::run(context, command).await,
         Command::Offers(args) => plan::offers(context, &args).await,
         Command::Node(command) => node::run(context, command).await,
-        Command::Network(command) => network::run(context, command),
+        Command::Network(command) => network::run(context, command).await,
         Command::Peers(args) => peers::run(context, args).await,
         Command::Wallet(command) => wallet::run(context, command).await,
         Command::Attest(command) => attest::run(context, command).await,
@@ -235,8 +235,8 @@ struct Version {
 
 fn version(printer: &Printer) -> Result<Exit, CliError> {
     let version = Version { version: env!("CARGO_PKG_VERSION"), wire: souk_protocol::VERSION };
-    if printer.is_json() {
-        printer.json(&version)?;
+    if printer.is_structured() {
+        printer.value(&version)?;
     } else {
         printer.line(format_args!("souk {} (wire format {})", version.version, version.wire))?;
     }

@@ -1,7 +1,8 @@
 //! The API's client: what the command line talks to a node with.
 
+mod lines;
+
 use std::{
-    collections::VecDeque,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -14,7 +15,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use souk_protocol::Hash;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::view::{ErrorBody, ErrorView, JobEvent};
+use self::lines::{EventReader, PartReader};
+use crate::view::{ErrorBody, ErrorView, JobEvent, LogPart};
 
 /// Longest wait for a connection: the node is on this machine.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -22,8 +24,6 @@ const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Largest error body read.
 const MAX_ERROR: usize = 64 * 1024;
-/// Largest event: a log chunk in base64, or an auction with many bids.
-const MAX_EVENT: usize = 4 * 1024 * 1024;
 
 mod bytes_of {
     //! Names the stream of a body without naming the crate its chunks are from.
@@ -233,12 +233,34 @@ impl Client {
         let path = format!("/v1/jobs/{job}/events?from={from}&logs={}", u8::from(logs));
         let request = self.request(Method::GET, &path).header("accept", "text/event-stream");
         let response = self.sent(request).await?;
-        let reader =
-            EventReader { body: body(response), lines: Lines::default(), data: String::new(), address: self.address };
+        let reader = EventReader::new(body(response), self.address);
         Ok(Box::pin(futures::stream::unfold(Some(reader), |reader| async {
             let mut reader = reader?;
             match reader.next().await {
                 Ok(Some(event)) => Some((Ok(event), Some(reader))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })))
+    }
+
+    /// Parts of a log as they come; the last one says that it is the end.
+    ///
+    /// # Errors
+    /// [`ClientError`]; each part may fail, too.
+    pub async fn parts(
+        &self,
+        path: &str,
+    ) -> Result<impl Stream<Item = Result<LogPart, ClientError>> + Unpin + use<>, ClientError> {
+        let response = self.sent(self.request(Method::GET, path)).await?;
+        let reader = PartReader::new(body(response), self.address);
+        Ok(Box::pin(futures::stream::unfold(Some(reader), |reader| async {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(Some(part)) => {
+                    let rest = (!part.end).then_some(reader);
+                    Some((Ok(part), rest))
+                }
                 Ok(None) => None,
                 Err(error) => Some((Err(error), None)),
             }
@@ -311,76 +333,9 @@ fn body(response: Response) -> BytesStream {
     Box::pin(response.bytes_stream().map(|chunk| chunk.map(|chunk| chunk.to_vec())))
 }
 
-/// Lines of a stream of bytes.
-#[derive(Debug, Default)]
-struct Lines {
-    ready: VecDeque<String>,
-    rest: Vec<u8>,
-}
-
-impl Lines {
-    /// Takes a chunk; `false` if a line is longer than any event.
-    fn push(&mut self, chunk: &[u8]) -> bool {
-        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
-            self.rest.extend_from_slice(part);
-            if self.rest.last() == Some(&b'\n') {
-                let line = String::from_utf8_lossy(&self.rest).trim_end_matches(['\n', '\r']).to_owned();
-                self.ready.push_back(line);
-                self.rest.clear();
-            }
-        }
-        self.rest.len() <= MAX_EVENT
-    }
-}
-
-/// Reads server-sent events.
-struct EventReader {
-    body: BytesStream,
-    lines: Lines,
-    data: String,
-    address: SocketAddr,
-}
-
-impl EventReader {
-    async fn next(&mut self) -> Result<Option<JobEvent>, ClientError> {
-        let shape = |why: String| ClientError::Shape { what: "the event stream".to_owned(), why };
-        loop {
-            while let Some(line) = self.lines.ready.pop_front() {
-                if let Some(data) = line.strip_prefix("data:") {
-                    self.data.push_str(data.trim_start());
-                } else if line.is_empty() && !self.data.is_empty() {
-                    let data = std::mem::take(&mut self.data);
-                    return serde_json::from_str(&data).map(Some).map_err(|error| shape(error.to_string()));
-                }
-            }
-            match self.body.next().await {
-                Some(Ok(chunk)) => {
-                    if !self.lines.push(&chunk) || self.data.len() > MAX_EVENT {
-                        return Err(shape(format!("an event of more than {MAX_EVENT} bytes")));
-                    }
-                }
-                Some(Err(error)) => return Err(broken(self.address, &error)),
-                None => return Ok(None),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_whole_however_the_bytes_are_cut() {
-        let text = "data: {\"a\":1}\r\n\ndata: é\n";
-        for size in 1..text.len() {
-            let mut lines = Lines::default();
-            for chunk in text.as_bytes().chunks(size) {
-                assert!(lines.push(chunk));
-            }
-            assert_eq!(lines.ready, ["data: {\"a\":1}", "", "data: é"], "{size}");
-        }
-    }
 
     #[tokio::test]
     async fn nobody_listening_is_told_apart_from_no_answer() {

@@ -118,8 +118,8 @@ impl Logs {
     async fn open(&self, attempt: &AttemptId, cap: u64) -> Result<AttemptLogs, SpoolError> {
         let name = format!("job-{}", spool_name(attempt));
         Ok(AttemptLogs {
-            stdout: self.store.spool(&name, "stdout", cap).await?,
-            stderr: self.store.spool(&name, "stderr", cap).await?,
+            stdout: self.store.timed_spool(&name, "stdout", cap).await?,
+            stderr: self.store.timed_spool(&name, "stderr", cap).await?,
         })
     }
 

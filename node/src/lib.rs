@@ -27,6 +27,7 @@ pub mod frame;
 pub mod market;
 pub mod node;
 pub mod offers;
+mod partners;
 mod telemetry;
 
 // Where it stands: network and disk.

@@ -25,6 +25,7 @@ mod errors;
 mod events;
 mod gate;
 mod info;
+mod invite;
 mod key;
 mod outbox;
 mod peer;
@@ -67,6 +68,7 @@ pub use self::{
     errors::{ConnectError, LookupError, NetError, OpenError, PublishError, RequestError, SendError, SendFailure},
     events::{MessageToken, NetEvent, NetEvents, Reply, Verdict},
     info::{ConnectionInfo, Direction, NetCounts, NetStatus, PeerInfo, Reachable},
+    invite::{InviteError, fetch_network},
     key::peer_text,
     stream::{Incoming, Protocol, Stream},
 };
@@ -175,6 +177,7 @@ impl Net {
             max_connections: config.max_connections,
             dials_refused,
             has_external: !external.is_empty(),
+            invitation: config.invitation.clone(),
         };
         let ends = Ends {
             commands,
@@ -187,7 +190,7 @@ impl Net {
             own_notices: notices_in.clone(),
             stop: stop.clone(),
         };
-        let driver = Driver::new(swarm, ends, fixed, bootstrap, early);
+        let driver = Driver::new(swarm, ends, fixed, bootstrap, &config.known, early);
         let end = ended.clone().drop_guard();
         tokio::spawn(async move {
             // Dropped also when the task panics, so that `shutdown` never hangs.

@@ -34,6 +34,7 @@ use crate::{
     market::{self, Hands, Market, MarketHandle, RECORD_KIND},
     net::{Net, NetConfig, NetEvent, NetEvents, Protocol},
     offers::{self, OfferBook, Offers},
+    partners::{self, Partners},
     store::{OpenReport, Pin, Store, StoreConfig, StoreError},
 };
 
@@ -166,6 +167,7 @@ impl Node {
         if config.policy.is_some() {
             pool.warm().await?;
         }
+        let partners = Partners::load(config.data.join("partners.json"));
         let (net, events) = Net::start(NetConfig {
             secret: config.secret,
             network: network.net8(),
@@ -175,6 +177,8 @@ impl Node {
             lan: config.lan,
             server: true,
             topics: vec![offers::topic()],
+            known: partners.addresses(),
+            invitation: config.network.to_toml().ok(),
             ..NetConfig::default()
         })
         .await?;
@@ -232,7 +236,9 @@ impl Node {
             tasks.spawn(data::serve(incoming, rights, store.blobs().clone(), stop.child_token()));
         }
         tasks.spawn(offers.clone().run(offer_inbox, stop.child_token()));
-        tasks.spawn(pump(events, market.clone(), offers, stop.child_token()));
+        let (met, meetings) = mpsc::channel(partners::QUEUE);
+        tasks.spawn(partners.run(net.clone(), market.feed().clone(), meetings, stop.child_token()));
+        tasks.spawn(pump(events, market.clone(), offers, met, stop.child_token()));
         if let Some(policy) = config.policy {
             let addresses = net.listen_addrs().await;
             let policy = with_addresses(policy, &addresses);
@@ -378,8 +384,13 @@ async fn open(
 }
 
 /// Carries the network's events to the market and the offers.
-async fn pump(mut events: NetEvents, market: MarketHandle, offers: Offers, stop: CancellationToken) {
-    let mut rtts = Rtts::default();
+async fn pump(
+    mut events: NetEvents,
+    market: MarketHandle,
+    offers: Offers,
+    met: mpsc::Sender<NodeId>,
+    stop: CancellationToken,
+) {
     loop {
         let event = tokio::select! {
             biased;
@@ -398,19 +409,17 @@ async fn pump(mut events: NetEvents, market: MarketHandle, offers: Offers, stop:
             },
             NetEvent::Connected { peer } => {
                 offers.met(peer);
+                // Too many at once: its addresses are kept at the next meeting or lease.
+                let _ = met.try_send(peer);
                 market.event(Event::PeerUp(peer)).await
             }
-            NetEvent::Disconnected { peer } => {
-                rtts.forget(&peer);
-                market.event(Event::PeerDown(peer)).await
-            }
+            NetEvent::Disconnected { peer } => market.event(Event::PeerDown(peer)).await,
             NetEvent::SendFailed { peer, dropped, why } => {
                 debug!(peer = %peer.short(), dropped, %why, "messages dropped");
                 market.event(Event::SendFailed(peer)).await
             }
-            NetEvent::Rtt { peer, micros } => {
-                let p95 = rtts.p95(peer, micros);
-                market.event(Event::Rtt { peer, p95 }).await
+            NetEvent::Rtt { peer, p95_micros, .. } => {
+                market.event(Event::Rtt { peer, p95: Millis(p95_micros.div_ceil(1_000)) }).await
             }
             NetEvent::Gossip { topic, source, bytes, token } => {
                 debug!(topic, source = %source.short(), "gossip");
@@ -427,30 +436,5 @@ async fn pump(mut events: NetEvents, market: MarketHandle, offers: Offers, stop:
         if told.is_err() {
             return;
         }
-    }
-}
-
-/// Round trips per peer.
-#[derive(Debug, Default)]
-struct Rtts(BTreeMap<NodeId, Vec<u64>>);
-
-impl Rtts {
-    /// Measurements a peer's percentile is taken over.
-    const WINDOW: usize = 32;
-
-    fn p95(&mut self, peer: NodeId, micros: u64) -> Millis {
-        let window = self.0.entry(peer).or_default();
-        if window.len() >= Self::WINDOW {
-            window.remove(0);
-        }
-        window.push(micros);
-        let mut sorted = window.clone();
-        sorted.sort_unstable();
-        let index = sorted.len().saturating_mul(95).div_ceil(100).saturating_sub(1);
-        Millis(sorted.get(index).copied().unwrap_or(micros).div_ceil(1_000))
-    }
-
-    fn forget(&mut self, peer: &NodeId) {
-        self.0.remove(peer);
     }
 }

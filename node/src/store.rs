@@ -6,7 +6,7 @@
 //! <home>/journal/  the truth: append-only, hash-chained, synced before anybody hears of a record
 //! <home>/db/       the index (sled): derived from the journal, rebuilt whenever it differs
 //! <home>/blobs/    files named by their BLAKE3
-//! <home>/spool/    logs of attempts, by byte offset
+//! <home>/spool/    logs of attempts, by byte offset, and when their bytes arrived
 //! <home>/ballast   space to give up when the disk is full
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! sign-once table, writes its frame, syncs, applies it to the [`Index`], and only then resolves the append.
 //! A start replays all frames to the caller, whose state is a fold of them.
 
+mod arrivals;
 mod blobs;
 mod disk;
 mod entry;
@@ -37,6 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use self::disk::write_atomically;
 pub use self::{
     blobs::{BlobError, BlobFile, BlobWriter, Blobs, Durability, Pin},
     disk::DiskError,
@@ -334,6 +336,14 @@ impl Store {
     /// [`SpoolError`].
     pub async fn spool(&self, attempt: &str, stream: &str, cap: u64) -> Result<Spool, SpoolError> {
         Spool::open(&self.spool_dir(), attempt, stream, cap).await
+    }
+
+    /// [`Store::spool`] of a log that keeps when its bytes arrived.
+    ///
+    /// # Errors
+    /// [`SpoolError`].
+    pub async fn timed_spool(&self, attempt: &str, stream: &str, cap: u64) -> Result<Spool, SpoolError> {
+        Spool::open_timed(&self.spool_dir(), attempt, stream, cap).await
     }
 
     /// Whether the disk ran so full that the ballast was given up. It is restored at the next start.

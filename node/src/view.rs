@@ -334,6 +334,24 @@ pub enum JobEventKind {
     },
 }
 
+/// A part of a log: one line of `GET /v1/jobs/{id}/logs?parts=1`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPart {
+    /// Whose log it is: the attempt's number.
+    pub attempt: u32,
+    /// Where the part starts.
+    pub offset: Big,
+    /// When it arrived at this node; not known of logs from before that was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    /// Its bytes in base64; none in the last line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data: String,
+    /// Whether the log is complete: the last line says so, and only it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end: bool,
+}
+
 /// How an auction or a choice of asks went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Auction {

@@ -12,7 +12,12 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("get", "/v1/jobs/{id}/why", "why it is where it is", "Why"),
     ("post", "/v1/jobs/{id}/cancel", "cancel it", "Job"),
     ("get", "/v1/jobs/{id}/events", "server-sent events until its end; from=SEQ, logs=1", "JobEvent"),
-    ("get", "/v1/jobs/{id}/logs", "a log as bytes; index, attempt, stream, offset, follow=1", "bytes"),
+    (
+        "get",
+        "/v1/jobs/{id}/logs",
+        "a log as bytes, with parts=1 as lines of LogPart; index, attempt or from, stream, offset, since, follow=1",
+        "bytes",
+    ),
     ("get", "/v1/jobs/{id}/outputs", "manifests of the results that count", "[TaskOutputs]"),
     ("get", "/v1/jobs/{id}/cost", "what it costs, by lease", "Cost"),
     ("get", "/v1/jobs/{id}/receipts", "its receipts", "[ReceiptSummary]"),

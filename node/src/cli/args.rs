@@ -26,7 +26,7 @@ pub(crate) enum OutputFormat {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Shared options")]
 pub(crate) struct Shared {
-    /// Form of the result: table, wide, json, name (yaml: not available yet).
+    /// Form of the result: table, wide, json, yaml, name.
     #[arg(
         short = 'o',
         long = "output",

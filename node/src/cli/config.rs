@@ -57,13 +57,13 @@ fn origin(context: &Context, setting: &Setting) -> String {
 fn show(context: &Context, args: &ShowArgs) -> Result<Exit, CliError> {
     let config = super::start::config(context)?;
     let printer = &context.printer;
-    if printer.is_json() {
+    if printer.is_structured() {
         let shown: Vec<Shown<'_>> = config
             .settings
             .iter()
             .map(|setting| Shown { path: &setting.path, value: &setting.value, origin: origin(context, setting) })
             .collect();
-        printer.json(&shown)?;
+        printer.value(&shown)?;
         return Ok(Exit::DONE);
     }
     if args.origin {
@@ -97,8 +97,8 @@ fn validate(context: &Context) -> Result<Exit, CliError> {
         Err(problems) => (problems, Vec::new()),
     };
     let judged = Judged { ok: errors.is_empty(), file, errors, not_available };
-    if printer.is_json() {
-        printer.json(&judged)?;
+    if printer.is_structured() {
+        printer.value(&judged)?;
     }
     let name = judged.file.display().to_string();
     for missing in &judged.not_available {
@@ -108,7 +108,7 @@ fn validate(context: &Context) -> Result<Exit, CliError> {
     if !judged.ok {
         return Err(CliError::Invalid { file: name, problems: judged.errors });
     }
-    if !printer.is_json() {
+    if !printer.is_structured() {
         printer.line(format_args!("{name} is valid"))?;
     }
     Ok(Exit::DONE)
@@ -127,8 +127,8 @@ fn path(context: &Context) -> Result<Exit, CliError> {
     let network = super::start::config(context).map_or_else(|_| home.network_file(), |config| config.network_file);
     let paths = Paths { config: home.config_file(), network, data: home.data_dir().to_owned() };
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&paths)?;
+    if printer.is_structured() {
+        printer.value(&paths)?;
     } else if printer.is_name() {
         printer.line(paths.config.display())?;
     } else {

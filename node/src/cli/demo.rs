@@ -165,8 +165,8 @@ pub(crate) async fn run(context: &Context, args: &DemoArgs) -> Result<Exit, CliE
     } else {
         town.stop().await;
     }
-    if printer.is_json() {
-        printer.json(&report)?;
+    if printer.is_structured() {
+        printer.value(&report)?;
     }
     if report.ok {
         Ok(Exit::DONE)

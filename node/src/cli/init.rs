@@ -96,8 +96,8 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<Exit, CliError> 
 
 fn show(context: &Context, args: &InitArgs, made: &Made) -> Result<(), CliError> {
     let printer = &context.printer;
-    if printer.is_json() {
-        return printer.json(made);
+    if printer.is_structured() {
+        return printer.value(made);
     }
     if printer.is_name() {
         return printer.line(made.node);

@@ -141,8 +141,8 @@ async fn get(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
     let session = Session::daemon(context).await?;
     let job: Job = session.client.get(&format!("/v1/jobs/{id}")).await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&job)?;
+    if printer.is_structured() {
+        printer.value(&job)?;
         return Ok(Exit::DONE);
     }
     if printer.is_name() {
@@ -198,8 +198,8 @@ async fn why(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
     let session = Session::daemon(context).await?;
     let why: Why = session.client.get(&format!("/v1/jobs/{id}/why")).await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&why)?;
+    if printer.is_structured() {
+        printer.value(&why)?;
         return Ok(Exit::DONE);
     }
     printer.line(format_args!("{} is {}", why.id.short(), state(why.state)))?;
@@ -218,8 +218,8 @@ async fn events(context: &Context, args: &EventsArgs) -> Result<Exit, CliError> 
     let mut events = session.client.events(id, args.from, args.logs).await?;
     while let Some(event) = events.next().await {
         let event = event?;
-        if context.printer.is_json() {
-            context.printer.json_line(&event)?;
+        if context.printer.is_structured() {
+            context.printer.item(&event)?;
         } else {
             context.printer.line(format_args!(
                 "{:>6}  {}  {}",
@@ -237,8 +237,8 @@ async fn cost(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
     let session = Session::daemon(context).await?;
     let cost: Cost = session.client.get(&format!("/v1/jobs/{id}/cost")).await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&cost)?;
+    if printer.is_structured() {
+        printer.value(&cost)?;
         return Ok(Exit::DONE);
     }
     if printer.is_name() {
@@ -292,8 +292,8 @@ async fn wait(context: &Context, args: &ManyJobs) -> Result<Exit, CliError> {
 
 fn show_end(context: &Context, job: &Job) -> Result<(), CliError> {
     let printer = &context.printer;
-    if printer.is_json() {
-        return printer.json_line(job);
+    if printer.is_structured() {
+        return printer.item(job);
     }
     if printer.is_name() {
         return printer.line(job.id);
@@ -359,8 +359,8 @@ pub(crate) async fn cancel(context: &Context, args: &CancelArgs) -> Result<Exit,
         cancelled.push(Cancelled { id: job.id, state: job.state });
     }
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&cancelled)?;
+    if printer.is_structured() {
+        printer.value(&cancelled)?;
     } else {
         for job in &cancelled {
             let text = match job.state {

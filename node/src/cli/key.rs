@@ -29,8 +29,8 @@ pub(crate) fn run(context: &Context, command: &KeyCommand) -> Result<Exit, CliEr
     let identity = Identity::load(&file)?;
     let shown = Shown { node: identity.id(), peer: net::peer_text(&identity.id()), file };
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&shown)?;
+    if printer.is_structured() {
+        printer.value(&shown)?;
     } else if printer.is_name() {
         printer.line(shown.node)?;
     } else {

@@ -32,8 +32,8 @@ pub(crate) async fn ps(context: &Context, args: &PsArgs) -> Result<Exit, CliErro
     loop {
         let jobs: Vec<JobSummary> = session.client.get(path).await?;
         if last.as_ref() != Some(&jobs) {
-            if args.watch && context.printer.is_json() {
-                context.printer.json_line(&jobs)?;
+            if args.watch && context.printer.is_structured() {
+                context.printer.item(&jobs)?;
             } else {
                 show(context, &jobs)?;
             }

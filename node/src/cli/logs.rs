@@ -1,47 +1,58 @@
 //! `souk logs`: the log of a task, to the byte.
 
+mod follow;
+mod lines;
+
 use clap::{Args, ValueEnum};
 use futures::StreamExt as _;
 use souk_protocol::Millis;
 
+use self::lines::{Stamper, Text};
 use super::{
     Context,
     args::grammar,
     error::{CliError, Exit},
     job::segment,
     session::Session,
-    signal::Signals,
 };
-use crate::{client::ClientError, view::Job};
+use crate::{clock, view::LogPart};
 
 /// Longest log of which `--tail` shows the end: the most a job file may keep of one.
 const MAX_TAIL: usize = 1 << 30;
 
 #[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "Times are those at which bytes arrived at this node. The program may have written them earlier: by the \
+    time on the way, or by as long as the two nodes did not hear of each other. They are kept with the log, \
+    for long logs in coarser steps."
+)]
 pub(crate) struct LogsArgs {
     /// Id of the job, or its first characters; JOB/INDEX for one task of an array.
     job: String,
-    /// Follow: print as it grows, until the log is complete.
+    /// Follow: print as it grows, until the log is complete. If the node goes away, wait for it and go on.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Only the last lines.
-    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    /// Only the last lines; with -f those and what follows.
+    #[arg(long, value_name = "N")]
     tail: Option<usize>,
-    /// Not available yet: log lines carry no times.
+    /// Only lines that began to arrive at this node within this time, e.g. 10m.
     #[arg(long, value_name = "DUR", value_parser = grammar::<Millis>)]
     since: Option<Millis>,
-    /// Not available yet: log lines carry no times.
+    /// Begin each line with the time at which it began to arrive at this node.
     #[arg(short, long)]
     timestamps: bool,
     /// Index of the task.
     #[arg(long, value_name = "I")]
     index: Option<u32>,
-    /// Number of the attempt [default: the last].
+    /// Number of the attempt [default: the one that counts, else the latest; with -f later ones, too].
     #[arg(long, value_name = "N")]
     attempt: Option<u32>,
     /// Which of the two logs; both by default, each to its own stream here.
     #[arg(long, value_enum)]
     stream: Option<Stream>,
+    /// With -f: how long to wait for a node that is away.
+    #[arg(long, value_name = "DUR", value_parser = grammar::<Millis>, default_value = "60s", requires = "follow")]
+    wait: Millis,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -56,6 +67,25 @@ impl Stream {
             Self::Stdout => "stdout",
             Self::Stderr => "stderr",
         }
+    }
+}
+
+/// Which log is wanted, and from where on.
+#[derive(Debug, Clone)]
+struct Wanted<'a> {
+    job: &'a str,
+    index: u32,
+    stream: Stream,
+    attempt: Option<u32>,
+    since: Option<souk_protocol::Timestamp>,
+}
+
+impl Wanted<'_> {
+    /// The path of what there is.
+    fn path(&self) -> String {
+        let attempt = self.attempt.map_or_else(String::new, |number| format!("&attempt={number}"));
+        let since = self.since.map_or_else(String::new, |since| format!("&since={since}"));
+        format!("/v1/jobs/{}/logs?index={}&stream={}{attempt}{since}", self.job, self.index, self.stream.word())
     }
 }
 
@@ -79,31 +109,32 @@ fn target(args: &LogsArgs) -> Result<(&str, u32), CliError> {
 }
 
 pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
-    if args.since.is_some() || args.timestamps {
-        return Err(CliError::usage("not available yet: --since and -t, log lines carry no times").hint("use --tail N"));
-    }
     let (job, index) = target(args)?;
     let session = Session::daemon(context).await?;
+    // Fixed now: what is wanted does not move on while the log is read.
+    let since = args.since.map(|since| souk_protocol::Timestamp(clock::wall().0.saturating_sub(since.0)));
+    let streams = args.stream.map_or_else(|| vec![Stream::Stdout, Stream::Stderr], |one| vec![one]);
+    let wanted = streams.into_iter().map(|stream| Wanted { job, index, stream, attempt: args.attempt, since });
     if args.follow {
-        return follow(context, args, &session, job, index).await;
+        return follow::run(context, args, session, wanted.collect()).await;
     }
-    if context.printer.is_json() {
-        return json(context, args, &session, job, index).await;
+    if context.printer.is_structured() {
+        return json(context, args, &session, index, wanted).await;
     }
-    for stream in streams(args) {
-        copy(context, args, &session, (job, index), stream).await?;
+    for wanted in wanted {
+        if args.timestamps || args.tail.is_some() {
+            let text = whole(&session, &wanted).await?.tail(args.tail);
+            let stamper = args.timestamps.then(Stamper::default);
+            let bytes = stamper.map_or_else(|| text.bytes().to_vec(), |mut stamper| stamper.text(&text));
+            out(context, args, wanted.stream, &bytes)?;
+        } else {
+            let mut chunks = std::pin::pin!(session.client.stream(&wanted.path()).await?);
+            while let Some(chunk) = chunks.next().await {
+                out(context, args, wanted.stream, &chunk?)?;
+            }
+        }
     }
     Ok(Exit::DONE)
-}
-
-fn streams(args: &LogsArgs) -> Vec<Stream> {
-    args.stream.map_or_else(|| vec![Stream::Stdout, Stream::Stderr], |one| vec![one])
-}
-
-fn path(args: &LogsArgs, (job, index): (&str, u32), stream: Stream, offset: u64, follow: bool) -> String {
-    let attempt = args.attempt.map_or_else(String::new, |number| format!("&attempt={number}"));
-    let follow = if follow { "&follow=1" } else { "" };
-    format!("/v1/jobs/{job}/logs?index={index}&stream={}&offset={offset}{attempt}{follow}", stream.word())
 }
 
 fn out(context: &Context, args: &LogsArgs, stream: Stream, bytes: &[u8]) -> Result<(), CliError> {
@@ -116,140 +147,47 @@ fn out(context: &Context, args: &LogsArgs, stream: Stream, bytes: &[u8]) -> Resu
     }
 }
 
-/// Prints what there is.
-async fn copy(
+/// What there is of a log, with its times.
+async fn whole(session: &Session, wanted: &Wanted<'_>) -> Result<Text, CliError> {
+    let mut parts = session.client.parts(&format!("{}&parts=1", wanted.path())).await?;
+    let mut text = Text::default();
+    while let Some(part) = parts.next().await {
+        let part = part?;
+        text.push(&part, &decoded(&part)?);
+        if text.bytes().len() > MAX_TAIL {
+            return Err(CliError::internal(format!("a log of more than {MAX_TAIL} bytes")));
+        }
+    }
+    Ok(text)
+}
+
+fn decoded(part: &LogPart) -> Result<Vec<u8>, CliError> {
+    data_encoding::BASE64
+        .decode(part.data.as_bytes())
+        .map_err(|error| CliError::internal(format!("a part of a log that is no base64: {error}")))
+}
+
+/// Both logs as one JSON value; bytes that are no text are base64. With -t each line's offset and time stand beside them.
+async fn json(
     context: &Context,
     args: &LogsArgs,
     session: &Session,
-    task: (&str, u32),
-    stream: Stream,
-) -> Result<(), CliError> {
-    let path = path(args, task, stream, 0, false);
-    if let Some(lines) = args.tail {
-        let all = session.client.bytes(&path, MAX_TAIL).await?;
-        return out(context, args, stream, tail(&all, lines));
-    }
-    let mut chunks = std::pin::pin!(session.client.stream(&path).await?);
-    while let Some(chunk) = chunks.next().await {
-        out(context, args, stream, &chunk?)?;
-    }
-    Ok(())
-}
-
-/// The last lines; an unfinished one counts.
-fn tail(bytes: &[u8], lines: usize) -> &[u8] {
-    if lines == 0 {
-        return &[];
-    }
-    let body = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let newlines = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
-    let start = newlines.map(|(at, _)| at.saturating_add(1)).nth(lines.saturating_sub(1)).unwrap_or(0);
-    bytes.get(start..).unwrap_or(&[])
-}
-
-/// Both logs as one JSON value; bytes that are no text are base64.
-async fn json(context: &Context, args: &LogsArgs, session: &Session, job: &str, index: u32) -> Result<Exit, CliError> {
+    index: u32,
+    wanted: impl Iterator<Item = Wanted<'_>>,
+) -> Result<Exit, CliError> {
     let mut shown = serde_json::Map::new();
     shown.insert("index".to_owned(), index.into());
-    for stream in streams(args) {
-        let bytes = session.client.bytes(&path(args, (job, index), stream, 0, false), MAX_TAIL).await?;
-        let bytes = args.tail.map_or(bytes.as_slice(), |lines| tail(&bytes, lines));
-        match std::str::from_utf8(bytes) {
-            Ok(text) => shown.insert(stream.word().to_owned(), text.into()),
-            Err(_) => shown.insert(format!("{}_base64", stream.word()), data_encoding::BASE64.encode(bytes).into()),
+    for wanted in wanted {
+        let text = whole(session, &wanted).await?.tail(args.tail);
+        let stream = wanted.stream.word();
+        match std::str::from_utf8(text.bytes()) {
+            Ok(text) => shown.insert(stream.to_owned(), text.into()),
+            Err(_) => shown.insert(format!("{stream}_base64"), data_encoding::BASE64.encode(text.bytes()).into()),
         };
+        if args.timestamps {
+            shown.insert(format!("{stream}_lines"), text.lines().map(|line| serde_json::json!(line)).collect());
+        }
     }
-    context.printer.json(&shown)?;
+    context.printer.value(&shown)?;
     Ok(Exit::DONE)
-}
-
-/// Follows both logs until they are complete; a break is resumed by offset.
-async fn follow(
-    context: &Context,
-    args: &LogsArgs,
-    session: &Session,
-    job: &str,
-    index: u32,
-) -> Result<Exit, CliError> {
-    let mut signals = Signals::new().map_err(CliError::internal)?;
-    let task = (job, index);
-    let both = async {
-        let streams = streams(args);
-        let mut followed =
-            streams.iter().map(|stream| follow_one(context, args, session, task, *stream)).collect::<Vec<_>>();
-        match (followed.pop(), followed.pop()) {
-            (Some(a), Some(b)) => tokio::try_join!(a, b).map(|_| ()),
-            (Some(a), None) => a.await,
-            _ => Ok(()),
-        }
-    };
-    tokio::select! {
-        done = both => done.map(|()| Exit::DONE),
-        signal = signals.next() => {
-            let job: Job = session.client.get(&format!("/v1/jobs/{job}")).await?;
-            if !job.state.is_final() {
-                super::run::tell_detached(context, &job);
-            }
-            Err(signal.error())
-        }
-    }
-}
-
-async fn follow_one(
-    context: &Context,
-    args: &LogsArgs,
-    session: &Session,
-    task: (&str, u32),
-    stream: Stream,
-) -> Result<(), CliError> {
-    /// Breaks in a row without a byte before it gives up.
-    const BREAKS: u32 = 5;
-    let mut offset = 0_u64;
-    let mut breaks = 0;
-    loop {
-        let broken = {
-            let mut chunks = std::pin::pin!(session.client.stream(&path(args, task, stream, offset, true)).await?);
-            loop {
-                match chunks.next().await {
-                    None => return Ok(()),
-                    Some(Ok(chunk)) => {
-                        offset = offset.saturating_add(chunk.len() as u64);
-                        breaks = 0;
-                        if context.printer.is_json() {
-                            let line = serde_json::json!({
-                                "index": task.1,
-                                "stream": stream.word(),
-                                "offset": (offset.saturating_sub(chunk.len() as u64)).to_string(),
-                                "data": data_encoding::BASE64.encode(&chunk),
-                            });
-                            context.printer.json_line(&line)?;
-                        } else {
-                            out(context, args, stream, &chunk)?;
-                        }
-                    }
-                    Some(Err(error)) => break error,
-                }
-            }
-        };
-        breaks += 1;
-        if breaks > BREAKS || !matches!(broken, ClientError::Broken { .. } | ClientError::Refused { .. }) {
-            return Err(broken.into());
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tail_counts_lines_whether_the_last_is_finished_or_not() {
-        assert_eq!(tail(b"a\nb\nc\n", 2), b"b\nc\n");
-        assert_eq!(tail(b"a\nb\nc", 2), b"b\nc");
-        assert_eq!(tail(b"a\nb\n", 9), b"a\nb\n");
-        assert_eq!(tail(b"a\n", 0), b"");
-        assert_eq!(tail(b"", 3), b"");
-        assert_eq!(tail(b"\n\n\n", 1), b"\n");
-    }
 }

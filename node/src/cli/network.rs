@@ -13,13 +13,19 @@ use super::{
     error::{CliError, Exit},
     start,
 };
-use crate::{config::Config, home, identity::Identity, net, view::Network};
+use crate::{
+    config::Config,
+    home,
+    identity::Identity,
+    net::{self, InviteError},
+    view::Network,
+};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum NetworkCommand {
     /// Make a network with this node as bootstrap peer and governor, and write its file into this home.
     New(NewArgs),
-    /// Join the network of a file.
+    /// Join the network of a file, or of the node at an address, which gives its file.
     Join(JoinArgs),
     /// Show the network of this home.
     Show,
@@ -37,14 +43,16 @@ pub(crate) struct NewArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct JoinArgs {
-    /// The network file that another node's `network new` has printed.
-    file: String,
+    /// The network file that another node's `network new` has printed, or a node's address such as
+    /// /ip4/192.0.2.7/udp/4477/quic-v1/p2p/12D3...; with the /p2p/ part no other node can answer.
+    #[arg(value_name = "FILE|MULTIADDR")]
+    source: String,
 }
 
-pub(crate) fn run(context: &Context, command: NetworkCommand) -> Result<Exit, CliError> {
+pub(crate) async fn run(context: &Context, command: NetworkCommand) -> Result<Exit, CliError> {
     match command {
         NetworkCommand::New(args) => new(context, args),
-        NetworkCommand::Join(args) => join(context, &args),
+        NetworkCommand::Join(args) => join(context, &args).await,
         NetworkCommand::Show => show(context),
     }
 }
@@ -125,19 +133,49 @@ fn own_address(family: IpAddr) -> IpAddr {
     }
 }
 
-fn join(context: &Context, args: &JoinArgs) -> Result<Exit, CliError> {
-    if args.file.starts_with("/ip") || args.file.starts_with("/dns") {
-        return Err(
-            CliError::usage("not available yet: joining by address").hint("copy the network file and join that")
-        );
-    }
+async fn join(context: &Context, args: &JoinArgs) -> Result<Exit, CliError> {
     let config = start::config(context)?;
-    let text = home::read_text(Path::new(&args.file), home::MAX_TEXT)
-        .map_err(|error| if error.is_missing() { CliError::not_found(error) } else { error.into() })?;
-    let file = NetworkFile::parse(&text).map_err(|error| CliError::usage(format!("{}: {error}", args.file)))?;
+    // No path of a file that is worth a name starts like an address.
+    let by_address = ["/ip4/", "/ip6/", "/dns/", "/dns4/", "/dns6/"].iter().any(|head| args.source.starts_with(head));
+    let text = if by_address {
+        fetch(context, &args.source, config.is_lan()).await?
+    } else {
+        home::read_text(Path::new(&args.source), home::MAX_TEXT)
+            .map_err(|error| if error.is_missing() { CliError::not_found(error) } else { error.into() })?
+    };
+    let file = NetworkFile::parse(&text).map_err(|error| CliError::usage(format!("{}: {error}", args.source)))?;
     context.home.create()?;
     write(context, &config, &file, &text)?;
     tell(context, &config, &file)
+}
+
+/// The network file of the node at an address.
+async fn fetch(context: &Context, address: &str, lan: bool) -> Result<String, CliError> {
+    let (peer, bytes) = net::fetch_network(address, lan).await.map_err(|error| match error {
+        InviteError::Address { .. } => {
+            let hint = if lan { "" } else { "; private addresses need profile = \"lan\" in souk.toml" };
+            CliError::usage(error).hint(format!("souk status on that node shows its addresses{hint}"))
+        }
+        InviteError::Unreachable { .. } => {
+            CliError::unreachable(error).hint("is it up, and can it be reached from here?")
+        }
+        InviteError::Refused { .. } => CliError::unreachable(error).hint("join by a file instead"),
+        InviteError::Setup(_) => CliError::internal(error),
+    })?;
+    if bytes.len() as u64 > home::MAX_TEXT {
+        return Err(CliError::usage(format!(
+            "{address}: a network file of {} bytes, at most {} are read",
+            bytes.len(),
+            home::MAX_TEXT
+        )));
+    }
+    context.printer.talk(format_args!("node {peer} answers"));
+    if !address.contains("/p2p/") {
+        context
+            .printer
+            .warn("the address names no /p2p/ key, so anybody there could have answered: compare the id below");
+    }
+    String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{address}: its network file is no text")))
 }
 
 /// Writes the file where the node file says. The same network again is renewed; another one is never overwritten: its
@@ -169,12 +207,12 @@ fn write(context: &Context, config: &Config, file: &NetworkFile, text: &str) -> 
 fn tell(context: &Context, config: &Config, file: &NetworkFile) -> Result<Exit, CliError> {
     let printer = &context.printer;
     let view = Network::from(file);
-    if printer.is_json() {
-        printer.json(&view)?;
+    if printer.is_structured() {
+        printer.value(&view)?;
     } else if printer.is_name() {
         printer.line(view.id)?;
     } else {
-        printer.line(format_args!("network    {} ({})", view.name, view.id.short()))?;
+        printer.line(format_args!("network    {} ({})", view.name, view.id))?;
         printer.line(format_args!("file       {}", config.network_file.display()))?;
         for address in &view.bootstrap {
             printer.line(format_args!("bootstrap  {address}"))?;
@@ -204,8 +242,8 @@ fn show(context: &Context) -> Result<Exit, CliError> {
     let config = start::config(context)?;
     let view = Network::from(&start::network(context, &config)?);
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&view)?;
+    if printer.is_structured() {
+        printer.value(&view)?;
     } else if printer.is_name() {
         printer.line(view.id)?;
     } else {

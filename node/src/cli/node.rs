@@ -4,6 +4,7 @@ use clap::Subcommand;
 use serde::Serialize;
 use souk_attest::{GpuDriver, Inventory};
 use souk_protocol::{Bytes, NodeId};
+use tokio::time::Instant;
 
 use super::{
     Context,
@@ -49,7 +50,7 @@ struct Up {
     pid: u32,
 }
 
-/// Runs until SIGINT or SIGTERM; exit code 0 after a clean stop.
+/// Runs until SIGINT, SIGTERM or the end of `--timeout`; exit code 0 (7 after the time) after a clean stop.
 pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
     let printer = &context.printer;
     if !printer.is_json() {
@@ -61,6 +62,7 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
     }
     let mut signals = Signals::new().map_err(CliError::internal)?;
+    let deadline = context.shared.timeout.map(|limit| (Instant::now() + limit.to_std(), limit));
     // The store's lock says the same; the API's port, which is tried first, would only be called taken.
     if let Some(client) = session::running(context).await? {
         let status: Status = client.get("/v1/status").await?;
@@ -77,8 +79,8 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
         api: running.address.to_string(),
         pid: std::process::id(),
     };
-    if printer.is_json() {
-        printer.json_line(&up)?;
+    if printer.is_structured() {
+        printer.item(&up)?;
     } else {
         printer.talk(format_args!(
             "node {} is up in network {} on {}, API on {}",
@@ -94,6 +96,7 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
     };
     let outcome = tokio::select! {
         _ = signals.next() => Ok(Exit::DONE),
+        limit = super::run::passed(deadline) => Err(CliError::Timeout { limit }),
         () = failed => Err(CliError::internal("the journal failed, so the node promises nothing more and stops; is the disk full?")),
     };
     printer.talk("stopping");
@@ -108,8 +111,8 @@ async fn why(context: &Context) -> Result<Exit, CliError> {
     let session = Session::daemon(context).await?;
     let why: NodeWhy = session.client.get("/v1/node/why").await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&why)?;
+    if printer.is_structured() {
+        printer.value(&why)?;
         return Ok(Exit::DONE);
     }
     printer.line(if why.selling { "this node takes work" } else { "this node takes no work" })?;
@@ -179,8 +182,8 @@ async fn doctor(context: &Context) -> Result<Exit, CliError> {
     let healthy = checks.iter().all(|check| check.status != "fail");
     let diagnosis = Diagnosis { healthy, checks };
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&diagnosis)?;
+    if printer.is_structured() {
+        printer.value(&diagnosis)?;
     } else {
         for check in &diagnosis.checks {
             let remedy = check.remedy.as_ref().map_or_else(String::new, |remedy| format!("; {remedy}"));

@@ -60,8 +60,8 @@ pub(crate) async fn run(context: &Context, args: &OutputsArgs) -> Result<Exit, C
         return Ok(Exit::DONE);
     }
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&outputs)?;
+    if printer.is_structured() {
+        printer.value(&outputs)?;
         return Ok(Exit::DONE);
     }
     let mut table = Table::new(&["TASK", "PATH", "KIND", ">SIZE", "+BLAKE3"]);
@@ -121,8 +121,8 @@ fn output_error(error: OutputError) -> CliError {
 /// Says what was written and what was not.
 pub(crate) fn told(context: &Context, written: &Written) -> Result<(), CliError> {
     let printer = &context.printer;
-    if printer.is_json() {
-        return printer.json(written);
+    if printer.is_structured() {
+        return printer.value(written);
     }
     say(context, written);
     Ok(())

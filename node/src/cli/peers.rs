@@ -69,8 +69,8 @@ const fn yes(is: bool) -> &'static str {
 async fn show(context: &Context, session: &Session, id: &str) -> Result<Exit, CliError> {
     let peer: Peer = session.client.get(&format!("/v1/peers/{}", super::job::segment(id)?)).await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&peer)?;
+    if printer.is_structured() {
+        printer.value(&peer)?;
         return Ok(Exit::DONE);
     }
     if printer.is_name() {

@@ -114,8 +114,8 @@ fn form(pairs: &[(&str, &str)]) -> String {
 
 fn show(context: &Context, plan: &Plan, sorted_by: &str) -> Result<(), CliError> {
     let printer = &context.printer;
-    if printer.is_json() {
-        return printer.json(plan);
+    if printer.is_structured() {
+        return printer.value(plan);
     }
     if printer.is_name() {
         return plan.offers.iter().try_for_each(|offer| printer.line(offer.provider));

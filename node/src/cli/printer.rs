@@ -38,6 +38,11 @@ impl Printer {
         self.format == OutputFormat::Json
     }
 
+    /// Whether the result is a value for programs, and no text.
+    pub(crate) fn is_structured(&self) -> bool {
+        matches!(self.format, OutputFormat::Json | OutputFormat::Yaml)
+    }
+
     /// Whether only ids are wanted.
     pub(crate) fn is_name(&self) -> bool {
         self.format == OutputFormat::Name
@@ -64,21 +69,27 @@ impl Printer {
         Ok(out.flush()?)
     }
 
-    /// The result as one JSON value.
-    pub(crate) fn json(&self, value: &impl Serialize) -> Result<(), CliError> {
+    /// The result as one value, in JSON or YAML.
+    pub(crate) fn value(&self, value: &impl Serialize) -> Result<(), CliError> {
+        if self.format == OutputFormat::Yaml {
+            return self.bytes(yaml(value)?.as_bytes());
+        }
         let text = serde_json::to_string_pretty(value).map_err(CliError::internal)?;
         self.line(text)
     }
 
-    /// One of many JSON values, on a line of its own.
-    pub(crate) fn json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
+    /// One of many values: JSON on a line of its own, or a YAML document.
+    pub(crate) fn item(&self, value: &impl Serialize) -> Result<(), CliError> {
+        if self.format == OutputFormat::Yaml {
+            return self.bytes(format!("---\n{}", yaml(value)?).as_bytes());
+        }
         let text = serde_json::to_string(value).map_err(CliError::internal)?;
         let mut out = io::stdout().lock();
         writeln!(out, "{text}")?;
         Ok(out.flush()?)
     }
 
-    /// A list: a JSON array, ids, or a table. An empty list is no error, and says so.
+    /// A list: one value, ids, or a table. An empty list is no error, and says so.
     pub(crate) fn list<T: Serialize>(
         &self,
         items: &[T],
@@ -87,7 +98,7 @@ impl Printer {
         table: impl FnOnce(&[T]) -> Table,
     ) -> Result<(), CliError> {
         match self.format {
-            OutputFormat::Json | OutputFormat::Yaml => self.json(&items),
+            OutputFormat::Json | OutputFormat::Yaml => self.value(&items),
             OutputFormat::Name => items.iter().try_for_each(|item| self.line(id(item))),
             OutputFormat::Table | OutputFormat::Wide if items.is_empty() => {
                 self.talk(none);
@@ -141,5 +152,36 @@ impl Printer {
             .map_err(CliError::internal)?
             .map_err(|error| CliError::internal(format!("cannot read the answer: {error}")))?;
         if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(CliError::Declined("declined".to_owned())) }
+    }
+}
+
+/// A value as YAML 1.2, with the fields of its JSON form in the same order.
+fn yaml(value: &impl Serialize) -> Result<String, CliError> {
+    serde_saphyr::to_string(value).map_err(CliError::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_keeps_the_order_of_fields_and_quotes_what_would_be_read_as_something_else() {
+        let event = crate::view::LogPart {
+            attempt: 2,
+            offset: crate::view::Big(u64::MAX),
+            at: Some(souk_protocol::Timestamp(1_500)),
+            data: "no".to_owned(),
+            end: true,
+        };
+        let text = yaml(&event).unwrap();
+        let expected = [
+            "attempt: 2",
+            "offset: \"18446744073709551615\"",
+            "at: 1970-01-01T00:00:01.500Z",
+            "data: \"no\"",
+            "end: true",
+        ];
+        assert_eq!(text.lines().map(|line| line.replace('\'', "\"")).collect::<Vec<_>>(), expected);
+        assert_eq!(yaml(&Vec::<u32>::new()).unwrap(), "[]\n");
     }
 }

@@ -143,8 +143,8 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
     };
     let (session, submitted, resolved) = submitted?;
     if args.detach {
-        if context.printer.is_json() {
-            context.printer.json(&submitted)?;
+        if context.printer.is_structured() {
+            context.printer.value(&submitted)?;
         } else {
             context.printer.line(submitted.id)?;
         }
@@ -168,7 +168,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<Exit, CliErr
 }
 
 /// Resolves when the deadline has passed; never without one.
-async fn passed(deadline: Option<(Instant, souk_protocol::Millis)>) -> souk_protocol::Millis {
+pub(crate) async fn passed(deadline: Option<(Instant, souk_protocol::Millis)>) -> souk_protocol::Millis {
     match deadline {
         Some((at, limit)) => {
             tokio::time::sleep_until(at).await;

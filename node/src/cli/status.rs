@@ -12,8 +12,8 @@ pub(crate) async fn run(context: &Context) -> Result<Exit, CliError> {
     let session = Session::daemon(context).await?;
     let status: Status = session.client.get("/v1/status").await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&status)?;
+    if printer.is_structured() {
+        printer.value(&status)?;
         return Ok(Exit::DONE);
     }
     if printer.is_name() {

@@ -63,8 +63,8 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Exit, CliErr
             job: None,
         },
     };
-    if printer.is_json() {
-        printer.json(&judged)?;
+    if printer.is_structured() {
+        printer.value(&judged)?;
     }
     for warning in &judged.warnings {
         printer.warn(warning.in_file(&name));
@@ -76,7 +76,7 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Exit, CliErr
     if !judged.ok {
         return Err(CliError::Invalid { file: name, problems: judged.errors });
     }
-    if !printer.is_json() {
+    if !printer.is_structured() {
         let tasks = super::table::count(judged.tasks.unwrap_or(1), "task");
         printer.line(format_args!("{name} is valid: {tasks}"))?;
     }

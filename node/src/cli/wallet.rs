@@ -71,8 +71,8 @@ async fn peer(session: &Session, text: &str) -> Result<souk_protocol::NodeId, Cl
 }
 
 fn tell(context: &Context, wallet: &Wallet, text: &str) -> Result<Exit, CliError> {
-    if context.printer.is_json() {
-        context.printer.json(wallet)?;
+    if context.printer.is_structured() {
+        context.printer.value(wallet)?;
     } else {
         context.printer.line(text)?;
     }
@@ -82,8 +82,8 @@ fn tell(context: &Context, wallet: &Wallet, text: &str) -> Result<Exit, CliError
 async fn balance(context: &Context, session: &Session) -> Result<Exit, CliError> {
     let wallet: Wallet = session.client.get("/v1/wallet").await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&wallet)?;
+    if printer.is_structured() {
+        printer.value(&wallet)?;
         return Ok(Exit::DONE);
     }
     if printer.is_name() {
@@ -135,8 +135,8 @@ async fn history(context: &Context, session: &Session) -> Result<Exit, CliError>
 /// Shows what a check has found: exit code 9 if something failed.
 pub(crate) fn verified(context: &Context, found: &Verification, what: &str) -> Result<Exit, CliError> {
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(found)?;
+    if printer.is_structured() {
+        printer.value(found)?;
     } else if found.ok {
         printer.line(format_args!("{what}: {} checked, all sound", found.checked))?;
     }

@@ -11,7 +11,7 @@ use libp2p::{
     memory_connection_limits, ping, request_response, swarm::NetworkBehaviour,
 };
 
-use super::{MAX_GOSSIP, NetConfig, NetError, codec::Codec, gate, streams};
+use super::{MAX_GOSSIP, NetConfig, NetError, codec::Codec, gate, invite, streams};
 
 /// Gossip that passes only topics of this network, at most as many as there are.
 pub(super) type Gossip = gossipsub::Behaviour<
@@ -40,6 +40,8 @@ pub(super) struct Behaviour {
     pub(super) gossip: Gossip,
     /// Small requests.
     pub(super) ask: request_response::Behaviour<Codec>,
+    /// The network file, for those who do not know the network yet.
+    pub(super) invite: request_response::Behaviour<Codec>,
     /// Trade, log and blob streams.
     pub(super) streams: streams::Behaviour,
 }
@@ -149,6 +151,7 @@ pub(super) fn build(
                 .with_request_timeout(MAX_REQUEST_TIME)
                 .with_max_concurrent_streams(MAX_ASKS),
         ),
+        invite: invite::behaviour(),
         streams: streams::Behaviour::new(vec![names.trade.clone(), names.log.clone(), names.blob.clone()]),
     })
 }

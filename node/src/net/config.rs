@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use souk_protocol::NodeId;
+
 /// Settings of the network. `Default` listens on nothing and knows nobody.
 #[derive(Clone)]
 pub struct NetConfig {
@@ -23,6 +25,10 @@ pub struct NetConfig {
     pub server: bool,
     /// Gossip topics, without network and version, e.g. `offer/eu-cpu`. All others are refused.
     pub topics: Vec<String>,
+    /// Addresses under which peers were reached before, tried when they are needed.
+    pub known: Vec<(NodeId, Vec<String>)>,
+    /// The network file, given to whoever asks for it.
+    pub invitation: Option<String>,
     /// What inbound traffic may cost.
     pub limits: Limits,
 }
@@ -39,6 +45,8 @@ impl Default for NetConfig {
             max_connections: 150,
             server: false,
             topics: Vec::new(),
+            known: Vec::new(),
+            invitation: None,
             limits: Limits::default(),
         }
     }
@@ -56,6 +64,7 @@ impl std::fmt::Debug for NetConfig {
             .field("max_connections", &self.max_connections)
             .field("server", &self.server)
             .field("topics", &self.topics)
+            .field("known", &self.known.len())
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

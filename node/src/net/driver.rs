@@ -117,6 +117,7 @@ pub(super) struct Fixed {
     pub(super) topics: HashMap<gossipsub::TopicHash, String>,
     pub(super) dials_refused: Arc<AtomicU64>,
     pub(super) has_external: bool,
+    pub(super) invitation: Option<String>,
 }
 
 /// The network task.
@@ -144,6 +145,7 @@ impl Driver {
         ends: Ends,
         fixed: Fixed,
         bootstrap: Vec<(Multiaddr, Option<PeerId>)>,
+        known: &[(NodeId, Vec<String>)],
         early: Vec<SwarmEvent<BehaviourEvent>>,
     ) -> Self {
         let now = Instant::now();
@@ -164,6 +166,9 @@ impl Driver {
             seen_from_internet: false,
             counts: NetCounts::default(),
         };
+        for (key, addresses) in known {
+            driver.remember(key, addresses, now);
+        }
         for event in early {
             driver.handle_swarm(event, now);
         }

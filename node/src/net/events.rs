@@ -76,6 +76,8 @@ pub enum NetEvent {
         peer: NodeId,
         /// In microseconds.
         micros: u64,
+        /// 95th percentile of the last ones, in microseconds.
+        p95_micros: u64,
     },
     /// This node listens on an address.
     ListenAddr {

@@ -13,9 +13,11 @@ use std::{
 };
 
 use blake3::{Hash, Hasher};
+use souk_protocol::Timestamp;
 use tokio::sync::watch;
 
 use super::{
+    arrivals::Arrivals,
     disk::{self, DiskError, at, private},
     scan::to_u64,
 };
@@ -100,6 +102,8 @@ struct Inner {
     /// Locked on blocking threads while a piece is written, so that pieces follow each other whole.
     tail: Mutex<Tail>,
     state: watch::Sender<SpoolState>,
+    /// When bytes arrived, where somebody wants to know. Locked for map operations and one small write, after `tail`.
+    arrivals: Option<Mutex<Arrivals>>,
 }
 
 #[derive(Debug)]
@@ -119,11 +123,24 @@ impl Spool {
         on_pool(move || Self::open_blocking(&dir, &attempt, &stream, cap)).await
     }
 
+    /// [`Spool::open`] of a spool that keeps, in a file of its own, when its bytes arrived.
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub async fn open_timed(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
+        let (dir, attempt, stream) = (dir.to_owned(), attempt.to_owned(), stream.to_owned());
+        on_pool(move || Self::open_any(&dir, &attempt, &stream, cap, true)).await
+    }
+
     /// [`Spool::open`] for threads that may wait for the disk.
     ///
     /// # Errors
     /// As [`Spool::open`].
     pub fn open_blocking(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
+        Self::open_any(dir, attempt, stream, cap, false)
+    }
+
+    fn open_any(dir: &Path, attempt: &str, stream: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
         let folder = dir.join(checked(attempt)?);
         let path = folder.join(checked(stream)?);
         disk::create_dir(&folder)?;
@@ -141,7 +158,8 @@ impl Spool {
         }
         let (state, _) = watch::channel(SpoolState { length, closed: None });
         let tail = Mutex::new(Tail { hasher, length });
-        Ok(Self(Arc::new(Inner { path, file, cap, tail, state })))
+        let arrivals = timed.then(|| Mutex::new(Arrivals::open(&path, length)));
+        Ok(Self(Arc::new(Inner { path, file, cap, tail, state, arrivals })))
     }
 
     /// Removes all spools of an attempt.
@@ -168,6 +186,20 @@ impl Spool {
     #[must_use]
     pub fn state(&self) -> SpoolState {
         *self.0.state.borrow()
+    }
+
+    /// When the byte at `offset` arrived, if this spool keeps that, and where the next bytes with a time of their own
+    /// start.
+    #[must_use]
+    pub fn arrived(&self, offset: u64) -> (Option<Timestamp>, Option<u64>) {
+        self.arrivals().map_or((None, None), |arrivals| arrivals.of(offset))
+    }
+
+    /// Where the first byte stands that is known to have arrived at `since` or later; the end if none has.
+    #[must_use]
+    pub fn offset_since(&self, since: Timestamp) -> u64 {
+        let length = self.state().length;
+        self.arrivals().and_then(|arrivals| arrivals.since(since)).unwrap_or(length).min(length)
     }
 
     /// Follows length and end.
@@ -283,6 +315,12 @@ impl Spool {
         let mut kept = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         let dropped = to_u64(bytes.len().saturating_sub(kept.len()));
         let mut failed = None;
+        if !kept.is_empty()
+            && let Some(mut arrivals) = self.arrivals()
+        {
+            // Before followers see the bytes; on disk after them, so that no mark is ahead of its log.
+            arrivals.note(tail.length, crate::clock::wall());
+        }
         // Not `write_all`: after a full disk the length must still say what is in the file.
         while !kept.is_empty() {
             match (&self.0.file).write(kept) {
@@ -304,10 +342,17 @@ impl Spool {
             }
         }
         self.0.state.send_replace(SpoolState { length: tail.length, closed: None });
+        if let Some(mut arrivals) = self.arrivals() {
+            arrivals.save();
+        }
         match failed {
             Some(error) => Err(at("write the log", &self.0.path)(error).into()),
             None => Ok(Appended { length: tail.length, dropped }),
         }
+    }
+
+    fn arrivals(&self) -> Option<MutexGuard<'_, Arrivals>> {
+        Some(self.0.arrivals.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The tail is consistent after each step, so a poisoned lock is fine.

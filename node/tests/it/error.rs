@@ -107,10 +107,21 @@ fn json_errors_are_wanted_by_flag_or_environment() {
 }
 
 #[test]
-fn yaml_is_refused_until_it_is_there() {
-    let run = Home::new().run(&["version", "-o", "yaml"]);
-    assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("not available yet"), "{}", run.stderr);
+fn yaml_says_what_json_says() {
+    let home = Home::made();
+    assert_eq!(home.run(&["network", "new", "--name", "lab"]).code, Some(0));
+    let json = home.run(&["network", "show", "--json"]).json();
+    let yaml = home.run(&["network", "show", "-o", "yaml"]);
+    assert_eq!((yaml.code, yaml.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<String> = yaml.stdout.lines().map(|line| line.replace(['"', '\''], "")).collect();
+    for field in ["name", "id", "open", "threshold"] {
+        let value = json[field].as_str().map_or_else(|| json[field].to_string(), str::to_owned);
+        assert!(lines.contains(&format!("{field}: {value}")), "{field}: {value}\n{}", yaml.stdout);
+    }
+    let period = format!("  period: {}", json["params"]["period"].as_str().unwrap());
+    assert!(lines.contains(&period), "{period}\n{}", yaml.stdout);
+    // Errors stay text: nobody asked for JSON on stderr.
+    assert!(home.run(&["status", "-o", "yaml"]).stderr.starts_with("error: "));
 }
 
 #[test]

@@ -109,7 +109,17 @@ fn a_bad_name_or_file_of_a_network_is_refused_and_nothing_is_written() {
     assert_eq!(home.run(&["network", "join", "none.toml"]).code, Some(3));
     let run = home.run(&["network", "join", "/ip4/127.0.0.1/tcp/1/p2p/12D3"]);
     assert_eq!(run.code, Some(2));
-    assert!(run.stderr.contains("not available yet"), "{}", run.stderr);
+    assert!(run.stderr.contains("is no address to join by"), "{}", run.stderr);
+    // Nobody listens on this port: it was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let run = home.run(&["network", "join", &format!("/ip4/127.0.0.1/tcp/{port}"), "--json"]);
+    assert_eq!(run.error()["exit"], 6, "{run:?}");
+    let far = Home::new();
+    assert_eq!(far.run(&["init", "--profile", "home"]).code, Some(0));
+    let run = far.run(&["network", "join", &format!("/ip4/127.0.0.1/tcp/{port}")]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("profile = \"lan\""), "{}", run.stderr);
+    assert!(!home.path("config/network.toml").exists());
 }
 
 #[test]

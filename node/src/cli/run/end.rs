@@ -46,8 +46,8 @@ pub(super) async fn finish(
     }
     let why: Why = session.client.get(&format!("{path}/why")).await?;
     let printer = &context.printer;
-    if printer.is_json() {
-        printer.json(&Ended { job: &job, outputs: &written })?;
+    if printer.is_structured() {
+        printer.value(&Ended { job: &job, outputs: &written })?;
     } else {
         if written.files > 0 || !written.skipped.is_empty() {
             outputs::say(context, &written);

@@ -89,7 +89,7 @@ impl Follow<'_> {
     /// Reads events until the job's end; a break is resumed by number and offset.
     async fn events(&self, stages: &mut Stages<'_>, seen: &mut Seen) -> Result<(), CliError> {
         stages.stage(&format!("job {} is submitted", self.job.short()), true);
-        let wants_logs = !self.context.printer.is_json();
+        let wants_logs = !self.context.printer.is_structured();
         let mut breaks = 0;
         loop {
             let broken = match self.session.client.events(&self.job.to_string(), seen.seq, wants_logs).await {

@@ -70,6 +70,17 @@ impl Driver {
         }
     }
 
+    /// Takes addresses of an earlier run. A dial checks the peer's key, so old ones do no harm.
+    pub(super) fn remember(&mut self, key: &NodeId, addresses: &[String], now: Instant) {
+        let lan = self.fixed.lan;
+        let Some(id) = key::peer_id(key).filter(|id| id != self.swarm.local_peer_id()) else { return };
+        let parsed = addresses.iter().filter_map(|text| text.parse::<Multiaddr>().ok());
+        let addresses = address::keep(parsed, &id, lan);
+        if let Some(peer) = self.peer(id, now) {
+            peer.addresses = addresses;
+        }
+    }
+
     /// Does work at a connected peer, or dials it and lets the work wait.
     pub(super) fn wait_for(&mut self, id: PeerId, work: Work, now: Instant) {
         let Some(peer) = self.peer(id, now) else {

@@ -16,7 +16,7 @@ use crate::net::{
     behaviour::MAX_PROVIDED,
     codec::{self, Message},
     command::{Command, Notice},
-    key,
+    invite, key,
     peer::{Strike, Work},
 };
 
@@ -161,6 +161,16 @@ impl Driver {
             self.counts.requests_busy = self.counts.requests_busy.saturating_add(1);
             reply.busy();
         }
+    }
+
+    /// Gives the network file to whoever asks.
+    pub(super) fn handle_invite(&mut self, event: request_response::Event<Message, Message>, now: Instant) {
+        let request_response::Event::Message { peer: id, message, .. } = event else { return };
+        let request_response::Message::Request { request, channel, .. } = message else { return };
+        let within_rate = self.peer(id, now).is_some_and(|peer| peer.requests.take(now));
+        let answer = invite::answer(&request, self.fixed.invitation.as_deref(), within_rate);
+        // The asking side may be gone: normal.
+        let _ = self.swarm.behaviour_mut().invite.send_response(channel, answer);
     }
 
     fn busy(&mut self, channel: ResponseChannel<Message>) {

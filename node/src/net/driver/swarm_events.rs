@@ -100,6 +100,7 @@ impl Driver {
             BehaviourEvent::Kad(event) => self.handle_kad(event, now),
             BehaviourEvent::Gossip(event) => self.handle_gossip(event, now),
             BehaviourEvent::Ask(event) => self.handle_ask(event, now),
+            BehaviourEvent::Invite(event) => self.handle_invite(event, now),
             BehaviourEvent::Streams(inbound) => self.inbound_stream(inbound, now),
             _ => {}
         }

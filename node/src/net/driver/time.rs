@@ -156,9 +156,9 @@ impl Driver {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.rtt.push(micros);
         if peer.identified {
-            let peer = peer.key;
+            let (peer, p95_micros) = (peer.key, peer.rtt.p95().unwrap_or(micros));
             // Only a sample: it may be lost.
-            let _ = self.offer(NetEvent::Rtt { peer, micros });
+            let _ = self.offer(NetEvent::Rtt { peer, micros, p95_micros });
         }
     }
 

@@ -75,6 +75,14 @@ impl Node {
         child.wait().unwrap();
     }
 
+    /// Stops the node as a service manager does, and waits for its end.
+    pub(super) fn stop(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let sent = std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+
     /// Runs a command of this home, again and again until it says what is waited for.
     pub(super) fn until(&self, args: &[&str], holds: impl Fn(&Run) -> bool) -> Run {
         let started = Instant::now();

@@ -56,3 +56,22 @@ pub(super) fn endless(home: &Home) -> PathBuf {
 pub(super) fn exits(home: &Home, code: u32) -> PathBuf {
     module(home, &format!("exit-{code}.wasm"), &format!(r#"(func (export "_start") (call $exit (i32.const {code})))"#))
 }
+
+/// Writes `line a`, `line b` and so on, one every `step_ms`; at most 26.
+pub(super) fn lines(home: &Home, count: u64, step_ms: u64) -> PathBuf {
+    let body = format!(
+        r#"(data (i32.const 32) "line a\n")
+        (func (export "_start") (local $next i64) (local $left i32)
+            (local.set $left (i32.const {count}))
+            (local.set $next (call $now))
+            (loop $again
+                (loop $wait (br_if $wait (i64.lt_u (call $now) (local.get $next))))
+                (call $write (i32.const 32) (i32.const 7))
+                (i32.store8 (i32.const 37) (i32.add (i32.load8_u (i32.const 37)) (i32.const 1)))
+                (local.set $next (i64.add (local.get $next) (i64.const {})))
+                (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+                (br_if $again (local.get $left))))"#,
+        step_ms * 1_000_000
+    );
+    module(home, "lines.wasm", &body)
+}
