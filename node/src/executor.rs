@@ -10,21 +10,19 @@ mod run;
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use souk_matcher::LeaseView;
 use souk_protocol::{
     AttemptEnd, AttemptId, EntryKind, Hash, LeaseId, MAX_MANIFEST, Manifest, Millis, TaskResult, codec,
 };
-use souk_sandbox::{Folders, Pool, Runner};
+use souk_sandbox::{Pool, Runner};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use crate::{
     data::{Fetcher, Rights, Source, stored},
@@ -48,8 +46,6 @@ pub struct Tools {
     pub market: MarketHandle,
     /// Who may fetch outputs.
     pub rights: Rights,
-    /// Folders of leases.
-    pub scratch: PathBuf,
 }
 
 impl Tools {
@@ -58,10 +54,9 @@ impl Tools {
     }
 }
 
-/// A lease's room: its folder and its idle runners.
-#[derive(Debug)]
+/// A lease's room: its idle runners, each with a folder of its own.
+#[derive(Debug, Default)]
 pub(crate) struct Room {
-    folders: Folders,
     // A lock and not a message: an attempt takes a runner at its start and puts it back at its end.
     idle: Mutex<Vec<Runner>>,
 }
@@ -90,15 +85,9 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor without leases. What a run before this one left in the scratch folder is removed: its runners died
-    /// with it.
+    /// An executor without leases.
     #[must_use]
     pub fn new(tools: Tools) -> Self {
-        if let Err(error) = std::fs::remove_dir_all(&tools.scratch)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            warn!(%error, "old scratch folders stay");
-        }
         Self { tools, rooms: BTreeMap::new(), running: BTreeMap::new(), attempts: JoinSet::new() }
     }
 
@@ -147,7 +136,7 @@ impl Executor {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::OpenLease(view) => {
-                self.open(view);
+                self.rooms.insert(view.lease, Arc::default());
             }
             Order::Run { renter, work } => {
                 let attempt = work.attempt;
@@ -169,9 +158,8 @@ impl Executor {
                 }
             }
             Order::CloseLease(lease) => {
-                if let Some(room) = self.rooms.remove(&lease) {
-                    tokio::task::spawn_blocking(move || close(room));
-                }
+                // Attempts still winding down hold the room; its runners die when the last lets go.
+                self.rooms.remove(&lease);
             }
             Order::Forget(lease) => {
                 self.tools.rights.revoke(&lease);
@@ -181,17 +169,6 @@ impl Executor {
             Order::Serve { .. } | Order::Collect { .. } | Order::Abandon(_) | Order::Offer(_) => {
                 debug!("an order for another room");
             }
-        }
-    }
-
-    fn open(&mut self, view: LeaseView) {
-        let lease = view.lease;
-        match Folders::create(self.tools.scratch.join(lease.to_string())) {
-            Ok(folders) => {
-                let room = Room { folders, idle: Mutex::new(Vec::new()) };
-                self.rooms.insert(lease, Arc::new(room));
-            }
-            Err(error) => error!(lease = %lease.short(), %error, "no folder for the lease"),
         }
     }
 
@@ -206,17 +183,5 @@ impl Executor {
                 self.running.retain(|_, stopper| !stopper.is_gone());
             }
         }
-    }
-}
-
-/// Kills the lease's idle runners and removes its folder.
-fn close(room: Arc<Room>) {
-    let root = room.folders.root().to_owned();
-    // Attempts still winding down hold the room; their runners die when they let go.
-    drop(room);
-    if let Err(error) = std::fs::remove_dir_all(&root)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        warn!(%error, folder = %root.display(), "a lease's folder stays until the next start");
     }
 }

@@ -157,10 +157,18 @@ impl Node {
             warn!(%warning, "store");
         }
         let store = Arc::new(store);
+        let scratch = config.data.join("scratch");
+        // What a run before this one left there: its runners died with it.
+        if let Err(error) = std::fs::remove_dir_all(&scratch)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            warn!(%error, "old scratch folders stay");
+        }
         let pool = Pool::new(PoolConfig {
             program: config.runner.0,
             args: config.runner.1,
             ahead: config.runners_ahead,
+            scratch,
             cache_dir: config.data.join("modules"),
             secret: blake3::derive_key("souk/1/module-cache", &config.secret),
         });
@@ -197,7 +205,6 @@ impl Node {
             net: net.clone(),
             market: market.clone(),
             rights: rights.clone(),
-            scratch: config.data.join("scratch"),
         });
         executor.restore(trader.provider.delivered()).await;
         let collector = Collector::new(collector::Tools {

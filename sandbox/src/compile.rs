@@ -11,7 +11,7 @@ use crate::{
     limits::{Limits, MAX_ARTIFACT_BYTES, MAX_MODULE_BYTES},
     pool::Pool,
     process::{Death, Process, Silence},
-    wire::{Confine, Kind, Role},
+    wire::{Confine, Kind},
 };
 
 const DOING: &str = "compiling";
@@ -136,15 +136,9 @@ impl Pool {
             // The semaphore is never closed while its pool lives.
             SandboxError::Child { role: "compiler", doing: DOING, reason: error.to_string() }
         })?;
-        let mut process = self.child(Role::Compiler).await?;
-        let order = Confine {
-            root: PathBuf::new(),
-            memory_bytes: 0,
-            file_bytes: 0,
-            deterministic,
-            seed: *hash,
-            module_bytes: bytes.len() as u64,
-        };
+        let mut process = self.compiler().await?;
+        let order =
+            Confine { memory_bytes: 0, file_bytes: 0, deterministic, seed: *hash, module_bytes: bytes.len() as u64 };
         process.send(Kind::Confine, &order, DOING).await?;
         process.send_chunks(bytes, DOING).await?;
         let Ok(result) = timeout(COMPILE_WALL, receive(&mut process)).await else {

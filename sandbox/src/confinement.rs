@@ -1,6 +1,6 @@
 //! What this machine offers to confine a stranger with, found out by trying.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,16 +51,16 @@ pub(crate) async fn test(
     scratch: &Path,
     namespaces: bool,
 ) -> Result<Confinement, SandboxError> {
-    let folder = Scratch::new(scratch)?;
+    let folders = folders(scratch)?;
     let reason = if namespaces {
-        match probe(program, args, &folder.folders, true).await {
+        match probe(program, args, &folders, true).await {
             Ok(confinement) => return Ok(confinement),
             Err(error) => error.to_string(),
         }
     } else {
         "switched off".to_owned()
     };
-    let mut confinement = probe(program, args, &folder.folders, false).await?;
+    let mut confinement = probe(program, args, &folders, false).await?;
     confinement.user_namespace_reason = Some(reason);
     Ok(confinement)
 }
@@ -72,15 +72,9 @@ async fn probe(
     namespaces: bool,
 ) -> Result<Confinement, SandboxError> {
     const DOING: &str = "testing the confinement";
-    let (mut process, _) = Process::start(program, args, Role::Probe, namespaces).await?;
-    let order = Confine {
-        root: folders.root().to_owned(),
-        memory_bytes: 1 << 20,
-        file_bytes: 1 << 20,
-        deterministic: false,
-        seed: [0; 32],
-        module_bytes: 0,
-    };
+    let (mut process, _) = Process::start(program, args, Role::Probe, namespaces, folders.root()).await?;
+    let order =
+        Confine { memory_bytes: 1 << 20, file_bytes: 1 << 20, deterministic: false, seed: [0; 32], module_bytes: 0 };
     process.send(Kind::Confine, &order, DOING).await?;
     let confinement = process.expect(Kind::Probed, DOING).await?;
     // Its last act is to ask for a socket.
@@ -93,26 +87,10 @@ async fn probe(
     }
 }
 
-/// A folder that is removed again.
-struct Scratch {
-    path: PathBuf,
-    folders: Folders,
-}
-
-impl Scratch {
-    fn new(parent: &Path) -> Result<Self, SandboxError> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("self-test-{}-{number}", std::process::id()));
-        let folders = Folders::create(&path)?;
-        Ok(Scratch { path, folders })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left in the way is a few empty folders.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
+/// Folders for one test, removed after it.
+fn folders(scratch: &Path) -> Result<Folders, SandboxError> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    Folders::create(scratch.join(format!("self-test-{}-{number}", std::process::id())))
 }

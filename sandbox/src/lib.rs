@@ -2,15 +2,16 @@
 //!
 //! A provider runs WASI preview 1 commands of people it has never met. Each slot has a *runner*: a child process
 //! of the node's own program in a hidden mode, confined by landlock, a system-call filter, resource limits and,
-//! where the system allows them, namespaces of its own. It holds one module and the folders of one lease, runs
-//! one task at a time, and is reused for tasks of that lease only.
+//! where the system allows them, namespaces of its own. It holds one module and a folder made for it, runs one task at
+//! a time, and is reused for tasks of one lease only.
 //!
 //! ```text
 //! node                                     child (`souk runner`)
-//! Pool::warm -- start, hello ----------->  no_new_privs, dies with the node, namespaces, engine
+//! Pool::warm -- start, folder, hello -->  no_new_privs, dies with the node, namespaces, engine,
+//!                                          root pivoted, no capability, landlock
 //! Pool::compile -- module -------------->  no file, no new code; checks, compiles
 //!              <------------- machine code, kept with a MAC of the node's secret
-//! Pool::take -- folders, limits -------->  root pivoted, no capability, rlimits, landlock, seccomp
+//! Pool::take -- limits ---------------->  rlimits, seccomp
 //!            -- machine code ----------->  loaded; seccomp again: nothing becomes executable any more
 //! Runner::run -- entry, argv, env ------>  a fresh instance
 //!             <------------- output frames, then how it ended
@@ -22,23 +23,23 @@
 //!
 //! ```no_run
 //! # async fn example(program: std::path::PathBuf, wasm: std::sync::Arc<[u8]>) -> Result<(), Box<dyn std::error::Error>> {
-//! use souk_sandbox::{AttemptName, Folders, Limits, ModuleSource, Pool, PoolConfig, Task};
+//! use souk_sandbox::{AttemptName, Limits, ModuleSource, Pool, PoolConfig, Task};
 //!
 //! let pool = Pool::new(PoolConfig {
 //!     program,
 //!     args: vec!["runner".to_owned()],
 //!     ahead: 1,
+//!     scratch: "/var/lib/souk/scratch".into(),
 //!     cache_dir: "/var/cache/souk/modules".into(),
 //!     secret: [7; 32],
 //! });
 //! let hash = *blake3::hash(&wasm).as_bytes();
 //! let module = pool.compile(&ModuleSource::Bytes(wasm), &hash, false).await?;
 //! let limits = Limits { wall_ms: 60_000, ..Limits::default() };
-//! let folders = Folders::create("/var/lib/souk/lease-1")?;
-//! let mut runner = pool.take(&folders, &module, &limits).await?;
+//! let mut runner = pool.take(&module, &limits).await?;
 //!
 //! let task = Task::new(AttemptName::new("0-0-1")?);
-//! folders.prepare(&task.attempt)?;
+//! runner.folders().prepare(&task.attempt)?;
 //! let (sink, mut output) = tokio::sync::mpsc::channel(16);
 //! let (ended, ()) = tokio::join!(runner.run(&task, &limits, sink), async {
 //!     while let Some(output) = output.recv().await {

@@ -1,8 +1,11 @@
 //! What a run may use. Every default is closed: a caller raises what a job needs, nothing is unlimited.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use crate::error::SandboxError;
+use crate::{error::SandboxError, process};
 
 /// The most memory a wasm guest can have: 32-bit addresses end at 4 GiB.
 pub const MAX_MEMORY_BYTES: u64 = 4 << 30;
@@ -98,14 +101,21 @@ impl Limits {
     }
 }
 
-/// The folder of a lease: `in` is read-only for guests, `out` and `ckpt` are writable; each attempt has a folder
-/// of its own name in each of the three.
+/// The folder of a runner: `in` is read-only for guests, `out` and `ckpt` are writable; each attempt has a folder
+/// of its own name in each of the three. It is removed with its last clone.
 ///
 /// A guest sees its attempt's `in` as `/`, `out` as `/out`, `ckpt` as `/ckpt`: an input for `/in/digits.csv` lies
 /// at `root/in/ATTEMPT/in/digits.csv`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Folders {
-    root: PathBuf,
+#[derive(Debug, Clone)]
+pub struct Folders(Arc<Root>);
+
+#[derive(Debug)]
+struct Root(PathBuf);
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        process::remove(std::mem::take(&mut self.0));
+    }
 }
 
 impl Folders {
@@ -118,34 +128,34 @@ impl Folders {
         if !root.is_absolute() || root.to_str().is_none() {
             return Err(SandboxError::Folder {
                 path: root,
-                reason: "a lease's folder needs an absolute UTF-8 path".to_owned(),
+                reason: "a runner's folder needs an absolute UTF-8 path".to_owned(),
             });
         }
-        let folders = Folders { root };
+        let folders = Folders(Arc::new(Root(root)));
         for name in ["in", "out", "ckpt"] {
-            make_dir(&folders.root.join(name))?;
+            make_dir(&folders.root().join(name))?;
         }
         Ok(folders)
     }
 
-    /// The lease's folder.
+    /// The folder itself.
     pub fn root(&self) -> &Path {
-        &self.root
+        &self.0.0
     }
 
     /// The attempt's inputs, `/` of the guest.
     pub fn input(&self, attempt: &AttemptName) -> PathBuf {
-        self.root.join("in").join(attempt.as_str())
+        self.root().join("in").join(attempt.as_str())
     }
 
     /// The attempt's results, `/out` of the guest.
     pub fn output(&self, attempt: &AttemptName) -> PathBuf {
-        self.root.join("out").join(attempt.as_str())
+        self.root().join("out").join(attempt.as_str())
     }
 
     /// The attempt's checkpoints, `/ckpt` of the guest.
     pub fn checkpoint(&self, attempt: &AttemptName) -> PathBuf {
-        self.root.join("ckpt").join(attempt.as_str())
+        self.root().join("ckpt").join(attempt.as_str())
     }
 
     /// Makes the attempt's three folders, where they do not exist yet.

@@ -2,10 +2,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -18,7 +18,7 @@ use crate::{
     error::SandboxError,
     limits::{Folders, Limits},
     process::Process,
-    runner::Runner,
+    runner::{Ready, Runner},
     wire::{Confine, Kind, Role},
 };
 
@@ -42,6 +42,9 @@ pub struct PoolConfig {
     /// Idle runners kept ready, 18 MB of memory each. As many as slots hides the start of every one; 0 starts
     /// each when it is asked for (4 ms).
     pub ahead: usize,
+    /// Where runners' folders are made; must be absolute. What an earlier process left there is for the caller to
+    /// remove.
+    pub scratch: PathBuf,
     /// Where compiled modules are kept; made when needed. Only the node should be able to write there, but
     /// nothing depends on it.
     pub cache_dir: PathBuf,
@@ -55,6 +58,7 @@ impl std::fmt::Debug for PoolConfig {
             .field("program", &self.program)
             .field("args", &self.args)
             .field("ahead", &self.ahead)
+            .field("scratch", &self.scratch)
             .field("cache_dir", &self.cache_dir)
             .finish_non_exhaustive()
     }
@@ -71,9 +75,11 @@ struct Inner {
     try_namespaces: bool,
     cache: Cache,
     /// Held for moments only, never over an await: a queue behind a task would cost a wake-up per take.
-    idle: Mutex<VecDeque<Process>>,
+    idle: Mutex<VecDeque<Ready>>,
     /// Runners being started ahead.
     starting: AtomicUsize,
+    /// Names the next runner's folder.
+    number: AtomicU64,
     confinement: OnceCell<Confinement>,
     engine: OnceCell<String>,
     compilers: Semaphore,
@@ -102,6 +108,7 @@ impl Pool {
             config,
             idle: Mutex::new(VecDeque::new()),
             starting: AtomicUsize::new(0),
+            number: AtomicU64::new(0),
             confinement: OnceCell::new(),
             engine: OnceCell::new(),
             compilers: Semaphore::new(COMPILERS),
@@ -118,8 +125,8 @@ impl Pool {
         let confinement = self.confinement().await?.clone();
         self.engine().await?;
         while self.idle().len() < self.0.config.ahead {
-            let process = self.child(Role::Runner).await?;
-            self.idle().push_back(process);
+            let ready = self.start().await?;
+            self.idle().push_back(ready);
         }
         Ok(confinement)
     }
@@ -144,36 +151,51 @@ impl Pool {
         self.idle().len()
     }
 
-    /// Takes a runner for a lease: confines it to exactly `folders`, then has it load `module`. It runs tasks of
-    /// that module in those folders, within `ceiling`, until it is dropped.
+    /// Takes a runner for a lease: it is confined to a folder of its own already, binds itself to `ceiling`, then
+    /// loads `module`. It runs tasks of that module within that ceiling until it is dropped.
     ///
     /// Cancel safe: a runner that is not handed out is killed.
     ///
     /// # Errors
     /// [`SandboxError`] when the limits make no sense, the module is compiled for another mode, or no runner can
     /// be started and confined. Nothing is ever run in a lesser confinement.
-    pub async fn take(&self, folders: &Folders, module: &Compiled, ceiling: &Limits) -> Result<Runner, SandboxError> {
+    pub async fn take(&self, module: &Compiled, ceiling: &Limits) -> Result<Runner, SandboxError> {
         ceiling.check()?;
         if module.deterministic() != ceiling.deterministic {
             return Err(SandboxError::Mode { compiled: module.deterministic(), asked: ceiling.deterministic });
         }
         // Whatever happened to an idle one in the meantime does not count; a fresh one's failure does.
-        while let Some(process) = self.next_idle() {
+        while let Some(ready) = self.next_idle() {
+            let armed = arm(ready, module, ceiling).await;
+            // Not before: a process that starts would take the processor from the one that is waited for.
             self.replenish();
-            if let Ok(runner) = arm(process, folders, module, ceiling).await {
+            if let Ok(runner) = armed {
                 return Ok(runner);
             }
         }
-        let process = self.child(Role::Runner).await?;
+        let ready = self.start().await?;
         self.replenish();
-        arm(process, folders, module, ceiling).await
+        arm(ready, module, ceiling).await
+    }
+
+    /// A fresh runner, confined to a fresh folder.
+    async fn start(&self) -> Result<Ready, SandboxError> {
+        let number = self.0.number.fetch_add(1, Ordering::Relaxed);
+        let folders = Folders::create(self.0.config.scratch.join(format!("runner-{number}")))?;
+        let process = self.child(Role::Runner, folders.root()).await?;
+        Ok(Ready { process, folders })
+    }
+
+    /// A fresh compiler: it sees no folder.
+    pub(crate) async fn compiler(&self) -> Result<Process, SandboxError> {
+        self.child(Role::Compiler, Path::new("")).await
     }
 
     /// A fresh child in the confinement that was tested.
-    pub(crate) async fn child(&self, role: Role) -> Result<Process, SandboxError> {
+    async fn child(&self, role: Role, root: &Path) -> Result<Process, SandboxError> {
         let namespaces = self.confinement().await?.user_namespace;
         let config = &self.0.config;
-        let (process, hello) = Process::start(&config.program, &config.args, role, namespaces).await?;
+        let (process, hello) = Process::start(&config.program, &config.args, role, namespaces, root).await?;
         // The same program on the same machine always says the same.
         let _ = self.0.engine.set(hello.engine);
         Ok(process)
@@ -184,8 +206,8 @@ impl Pool {
         if let Some(engine) = self.0.engine.get() {
             return Ok(engine.clone());
         }
-        let process = self.child(Role::Runner).await?;
-        self.idle().push_back(process);
+        let ready = self.start().await?;
+        self.idle().push_back(ready);
         let engine = self.0.engine.get().cloned();
         engine.ok_or_else(|| SandboxError::Child {
             role: "runner",
@@ -233,11 +255,11 @@ impl Pool {
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Process>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Ready>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_idle(&self) -> Option<Process> {
+    fn next_idle(&self) -> Option<Ready> {
         self.idle().pop_front()
     }
 
@@ -255,10 +277,10 @@ impl Pool {
             tokio::spawn(async move {
                 let Some(inner) = pool.upgrade() else { return };
                 let pool = Pool(inner);
-                let started = pool.child(Role::Runner).await;
+                let started = pool.start().await;
                 pool.0.starting.fetch_sub(1, Ordering::Relaxed);
                 match started {
-                    Ok(process) => pool.idle().push_back(process),
+                    Ok(ready) => pool.idle().push_back(ready),
                     // The next take tries for itself, and has somebody to tell.
                     Err(error) => tracing::warn!(%error, "no runner could be started ahead"),
                 }
@@ -267,23 +289,18 @@ impl Pool {
     }
 }
 
-async fn arm(
-    mut process: Process,
-    folders: &Folders,
-    module: &Compiled,
-    ceiling: &Limits,
-) -> Result<Runner, SandboxError> {
+async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits) -> Result<Runner, SandboxError> {
     let artifact = module.artifact();
     let order = Confine {
-        root: folders.root().to_owned(),
         memory_bytes: ceiling.memory_bytes,
         file_bytes: ceiling.output_bytes,
         deterministic: ceiling.deterministic,
         seed: *module.hash(),
         module_bytes: artifact.len() as u64,
     };
+    let process = &mut ready.process;
     process.send(Kind::Confine, &order, ARMING).await?;
     process.send_chunks(artifact, ARMING).await?;
     process.expect::<()>(Kind::Ready, ARMING).await?;
-    Ok(Runner::new(process, folders.clone(), module.clone(), ceiling.clone()))
+    Ok(Runner::new(ready, module.clone(), ceiling.clone()))
 }

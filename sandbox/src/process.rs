@@ -96,6 +96,7 @@ impl Process {
         args: &[String],
         role: Role,
         namespaces: bool,
+        root: &Path,
     ) -> Result<(Process, wire::Hello), SandboxError> {
         let failed = |reason: String| SandboxError::Spawn { program: program.to_owned(), reason };
         let (reply, answer) = oneshot::channel();
@@ -111,7 +112,8 @@ impl Process {
             Role::Runner | Role::Probe => "runner",
         };
         let mut process = Process::adopt(child, role_name).map_err(|error| failed(error.to_string()))?;
-        let start = Start { role, parent: i32::try_from(std::process::id()).unwrap_or_default(), namespaces };
+        let parent = i32::try_from(std::process::id()).unwrap_or_default();
+        let start = Start { role, parent, namespaces, root: root.to_owned() };
         process.send(Kind::Start, &start, "starting").await?;
         let hello = process.expect(Kind::Hello, "starting").await?;
         Ok((process, hello))
@@ -338,32 +340,55 @@ fn spawner() -> &'static Sender<Spawn> {
     })
 }
 
-type Grave = (Child, Option<oneshot::Sender<Death>>);
+/// What is left of a runner.
+enum Remains {
+    Child(Child, Option<oneshot::Sender<Death>>),
+    Folder(PathBuf),
+}
 
 /// Kills a child now; a thread of its own waits for it.
 fn reap(mut child: Child, tell: Option<oneshot::Sender<Death>>) {
-    static REAPER: OnceLock<Sender<Grave>> = OnceLock::new();
     // It fails only for a child that has been waited for, and none of those come here.
     let _ = child.kill();
+    bury_later(Remains::Child(child, tell));
+}
+
+/// Removes a folder once every child that was dropped before is dead.
+pub(crate) fn remove(folder: PathBuf) {
+    bury_later(Remains::Folder(folder));
+}
+
+fn bury_later(remains: Remains) {
+    static REAPER: OnceLock<Sender<Remains>> = OnceLock::new();
     let reaper = REAPER.get_or_init(|| {
-        let (send, receive) = channel::<Grave>();
+        let (send, receive) = channel::<Remains>();
         let _ = std::thread::Builder::new().name("souk-reap".to_owned()).spawn(move || {
-            for (child, tell) in receive {
-                bury(child, tell);
+            for remains in receive {
+                bury(remains);
             }
         });
         send
     });
-    if let Err(unsent) = reaper.send((child, tell)) {
-        let (child, tell) = unsent.0;
-        bury(child, tell);
+    if let Err(unsent) = reaper.send(remains) {
+        bury(unsent.0);
     }
 }
 
-fn bury(mut child: Child, tell: Option<oneshot::Sender<Death>>) {
-    let death = child.wait().map_or(Death::Unknown, Death::of);
-    if let Some(tell) = tell {
-        // Whoever asked may have gone.
-        let _ = tell.send(death);
+fn bury(remains: Remains) {
+    match remains {
+        Remains::Child(mut child, tell) => {
+            let death = child.wait().map_or(Death::Unknown, Death::of);
+            if let Some(tell) = tell {
+                // Whoever asked may have gone.
+                let _ = tell.send(death);
+            }
+        }
+        Remains::Folder(folder) => {
+            if let Err(error) = std::fs::remove_dir_all(&folder)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, folder = %folder.display(), "a runner's folder stays until the next start");
+            }
+        }
     }
 }

@@ -28,7 +28,7 @@ const MEASURE_EVERY: Duration = Duration::from_millis(50);
 /// A wall limit beyond this is no limit that anybody will see the end of.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A confined process that holds one module and one lease's folders. Dropping it kills and reaps it.
+/// A confined process that holds one module and a folder of its own. Dropping it kills and reaps it.
 #[derive(Debug)]
 pub struct Runner {
     process: Process,
@@ -37,6 +37,14 @@ pub struct Runner {
     ceiling: Limits,
     stop: Arc<Stop>,
     state: State,
+}
+
+/// A process confined to its folder that has not heard of a lease yet.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    // Before the folders: they are removed when it is dead.
+    pub(crate) process: Process,
+    pub(crate) folders: Folders,
 }
 
 /// Whether a runner can take a task.
@@ -95,7 +103,7 @@ struct Received {
 }
 
 impl Runner {
-    pub(crate) fn new(process: Process, folders: Folders, module: Compiled, ceiling: Limits) -> Self {
+    pub(crate) fn new(Ready { process, folders }: Ready, module: Compiled, ceiling: Limits) -> Self {
         let stop = Stop {
             process: process.handle(),
             killed: AtomicBool::new(false),
@@ -115,7 +123,7 @@ impl Runner {
         &self.module
     }
 
-    /// The folders it is confined to.
+    /// The folders it is confined to: they were made for it and go with the last clone.
     pub fn folders(&self) -> &Folders {
         &self.folders
     }

@@ -139,6 +139,8 @@ pub(crate) struct Start {
     pub(crate) parent: i32,
     /// Whether to enter namespaces of its own.
     pub(crate) namespaces: bool,
+    /// The folder made for it, all it will ever see; empty for a compiler.
+    pub(crate) root: PathBuf,
 }
 
 /// The first frame from a child.
@@ -148,11 +150,9 @@ pub(crate) struct Hello {
     pub(crate) engine: String,
 }
 
-/// The order to confine, and what the module frames that follow are.
+/// The last steps of the confinement, and what the module frames that follow are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confine {
-    /// The lease's folder; empty for a compiler.
-    pub(crate) root: PathBuf,
     pub(crate) memory_bytes: u64,
     /// The largest file that can be written.
     pub(crate) file_bytes: u64,

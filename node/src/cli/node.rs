@@ -226,6 +226,7 @@ async fn sandbox(home: &home::Home) -> Check {
             program,
             args: vec!["runner".to_owned()],
             ahead: 1,
+            scratch: scratch.path().to_owned(),
             cache_dir: scratch.path().join("modules"),
             secret: [0; 32],
         });

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use souk_matcher::{Event, Outcome};
 use souk_protocol::{AttemptEnd, AttemptId, Bytes, Hash, LogEnd, Millis, NodeId, RunState, Text, Timestamp, Work};
-use souk_sandbox::{AttemptName, CompileError, Compiled, End, Ended, KillHandle, Limits, ModuleSource, Runner, Task};
+use souk_sandbox::{
+    AttemptName, CompileError, Compiled, End, Ended, Folders, KillHandle, Limits, ModuleSource, Runner, Task,
+};
 use tokio::sync::{mpsc, watch};
 
 use super::{
@@ -149,24 +151,16 @@ impl Attempt {
         let attempt = self.work.attempt;
         let name = AttemptName::new(spool_name(&attempt)).map_err(Failed::ours)?;
         let (compiled, inputs) = self.prepare().await?;
-        let mut runner = self.runner(&compiled).await?;
-        let folders = self.room.folders.clone();
-        {
-            let name = name.clone();
-            blocking(move || {
-                folders.prepare(&name).map_err(|error| error.to_string())?;
-                lay_out(&folders.input(&name), &inputs)
-            })
-            .await?
-            .map_err(Failed::input)?;
-        }
-        let logs = Logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0).await.map_err(Failed::ours)?;
+        let logs = Logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0);
+        let (runner, logs) = tokio::join!(self.runner(&compiled, &name, inputs), logs);
+        let (mut runner, logs) = (runner?, logs.map_err(Failed::ours)?);
+        let folders = runner.folders().clone();
         let started = wall();
         let _ = self.tools.market.event(Event::Running { attempt, state: RunState::Running }).await;
         let (ended, telemetry) = self.attend(&mut runner, &name, &logs).await?;
         self.room.put_back(runner);
         let finished = wall();
-        self.conclude(&name, &logs, &ended, (started, finished), telemetry).await
+        self.conclude(folders, &name, &logs, &ended, (started, finished), telemetry).await
     }
 
     /// Module and inputs, here and usable.
@@ -206,11 +200,25 @@ impl Attempt {
         }
     }
 
-    async fn runner(&self, compiled: &Compiled) -> Result<Runner, Failed> {
-        if let Some(runner) = self.room.take(compiled.hash()) {
-            return Ok(runner);
-        }
-        self.tools.pool.take(&self.room.folders, compiled, &self.limits()).await.map_err(Failed::ours)
+    /// A runner with the attempt's folders and inputs laid out in its own.
+    async fn runner(
+        &self,
+        compiled: &Compiled,
+        name: &AttemptName,
+        inputs: Vec<(String, Pin)>,
+    ) -> Result<Runner, Failed> {
+        let runner = match self.room.take(compiled.hash()) {
+            Some(runner) => runner,
+            None => self.tools.pool.take(compiled, &self.limits()).await.map_err(Failed::ours)?,
+        };
+        let (folders, name) = (runner.folders().clone(), name.clone());
+        blocking(move || {
+            folders.prepare(&name).map_err(|error| error.to_string())?;
+            lay_out(&folders.input(&name), &inputs)
+        })
+        .await?
+        .map_err(Failed::input)?;
+        Ok(runner)
     }
 
     fn limits(&self) -> Limits {
@@ -273,13 +281,14 @@ impl Attempt {
     /// Keeps what is left behind, and says how it ended.
     async fn conclude(
         &self,
+        folders: Folders,
         name: &AttemptName,
         logs: &Logs,
         ended: &Ended,
         (started, finished): (Timestamp, Timestamp),
         telemetry: Option<Hash>,
     ) -> Result<Outcome, Failed> {
-        let (folder, blobs) = (self.room.folders.output(name), self.tools.store.blobs().clone());
+        let (folder, blobs) = (folders.output(name), self.tools.store.blobs().clone());
         let kept = blocking(move || outputs::keep(&folder, &blobs));
         let closed = logs.close((ended.stdout_len, ended.stderr_len));
         let (kept, closed) = tokio::join!(kept, closed);
@@ -290,11 +299,10 @@ impl Attempt {
             (stderr.hash, Source::File(logs.stderr.path().to_owned())),
         ]);
         self.tools.rights.grant(self.work.attempt.lease, self.renter, files, kept.pins);
-        let input = self.room.folders.clone();
         let name = name.clone();
         // Cleaning up may take its time; the result does not wait for it.
         tokio::task::spawn_blocking(move || {
-            for folder in [input.input(&name), input.output(&name), input.checkpoint(&name)] {
+            for folder in [folders.input(&name), folders.output(&name), folders.checkpoint(&name)] {
                 let _ = std::fs::remove_dir_all(folder);
             }
         });

@@ -1,7 +1,7 @@
 //! The confinement, in the order that works: what needs the old world first, the filters last. Each step is an
 //! error that names it; there is no way to go on without one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -93,21 +93,27 @@ pub(crate) struct Bounds {
     pub(crate) cpu_seconds: Option<u64>,
 }
 
-/// A runner's confinement to the lease's folder `root`; the filter that still lets code be loaded.
-pub(crate) fn runner(root: &Path, start: &Start, bounds: Bounds, filters: &Filters) -> Result<View, StepError> {
-    let mut view = View { root: root.to_owned(), landlock: 0 };
+/// A runner's confinement to the folder made for it, long before it hears of a lease: changing mounts takes
+/// milliseconds, for which no task should wait.
+pub(crate) fn settle(start: &Start) -> Result<View, StepError> {
+    let mut view = View { root: start.root.clone(), landlock: 0 };
     if start.namespaces {
-        namespaces::pivot(root)?;
+        namespaces::pivot(&start.root)?;
         view.root = PathBuf::from("/");
     } else {
         step("chdir", rustix::process::chdir("/"))?;
     }
     capabilities::drop_all()?;
     die_with_parent(start.parent)?;
-    rlimits(bounds)?;
+    fixed_limits()?;
     view.landlock = landlock(Some(&view))?;
-    filters.first()?;
     Ok(view)
+}
+
+/// The rest of it, when the lease is known: its limits, and the filter that still lets code be loaded.
+pub(crate) fn bind(bounds: Bounds, filters: &Filters) -> Result<(), StepError> {
+    limits(bounds)?;
+    filters.first()
 }
 
 /// A compiler's confinement: no file, no machine code.
@@ -116,31 +122,37 @@ pub(crate) fn compiler(start: &Start, bounds: Bounds) -> Result<(), StepError> {
     step("chdir", rustix::process::chdir("/"))?;
     capabilities::drop_all()?;
     die_with_parent(start.parent)?;
-    rlimits(bounds)?;
+    fixed_limits()?;
+    limits(bounds)?;
     landlock(None)?;
     filters.first()?;
     filters.second()
 }
 
-fn rlimits(bounds: Bounds) -> Result<(), StepError> {
-    let mut limits = vec![
+/// The limits that are the same for every lease.
+fn fixed_limits() -> Result<(), StepError> {
+    for (resource, value) in [
         (Resource::As, ADDRESS_SPACE_BYTES),
-        (Resource::Data, bounds.data_bytes),
-        (Resource::Fsize, bounds.file_bytes),
         (Resource::Core, 0),
         (Resource::Nofile, OPEN_FILES),
         (Resource::Memlock, 0),
         (Resource::Msgqueue, 0),
         (Resource::Nproc, 0),
-    ];
-    if let Some(seconds) = bounds.cpu_seconds {
-        limits.push((Resource::Cpu, seconds));
-    }
-    for (resource, value) in limits {
-        let limit = Rlimit { current: Some(value), maximum: Some(value) };
-        step("rlimit", rustix::process::setrlimit(resource, limit))?;
+    ] {
+        limit(resource, value)?;
     }
     Ok(())
+}
+
+fn limits(bounds: Bounds) -> Result<(), StepError> {
+    limit(Resource::Data, bounds.data_bytes)?;
+    limit(Resource::Fsize, bounds.file_bytes)?;
+    bounds.cpu_seconds.map_or(Ok(()), |seconds| limit(Resource::Cpu, seconds))
+}
+
+fn limit(resource: Resource, value: u64) -> Result<(), StepError> {
+    let limit = Rlimit { current: Some(value), maximum: Some(value) };
+    step("rlimit", rustix::process::setrlimit(resource, limit))
 }
 
 /// Puts the highest landlock version this kernel has into force, in full.

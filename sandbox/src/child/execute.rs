@@ -1,4 +1,4 @@
-//! The runner process: holds one module and one lease's folders, runs one task after another.
+//! The runner process: holds one module and one folder, runs one task of one lease after another.
 
 use std::{
     any::Any,
@@ -37,12 +37,11 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
         .map_err(|error| ChildError::Other(format!("no runtime: {error}")))?;
     let filters = Filters::new()?;
     let tag = engine::tag([&engines[0], &engines[1]]);
+    let view = confine::settle(start)?;
     pipe.send(Kind::Hello, &Hello { engine: tag })?;
 
     let order: Confine = pipe.expect(Kind::Confine)?;
-    let view = confine::runner(
-        &order.root,
-        start,
+    confine::bind(
         confine::Bounds {
             // The module is in memory twice while it is loaded.
             data_bytes: order

@@ -9,6 +9,7 @@ use crate::{
 };
 
 pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
+    let view = confine::settle(start)?;
     pipe.send(Kind::Hello, &Hello { engine: String::new() })?;
     let order: Confine = pipe.expect(Kind::Confine)?;
     let bounds = confine::Bounds {
@@ -17,7 +18,7 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
         cpu_seconds: None,
     };
     let filters = Filters::new()?;
-    let view = confine::runner(&order.root, start, bounds, &filters)?;
+    confine::bind(bounds, &filters)?;
     filters.second()?;
 
     let denied = |what: &str, result: std::io::Result<()>| match result {

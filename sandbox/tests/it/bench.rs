@@ -29,7 +29,10 @@ pub(crate) struct Seen {
 /// A workplace: pool, folders, a number for the next attempt.
 pub(crate) struct Bench {
     pub(crate) pool: Pool,
+    /// Where a test lays out what a task needs before there is a runner, and finds what it left.
     pub(crate) folders: Folders,
+    /// The folders of the runners taken.
+    homes: std::cell::RefCell<Vec<Folders>>,
     pub(crate) place: tempfile::TempDir,
     next: std::cell::Cell<u32>,
     pids: std::cell::RefCell<Vec<u32>>,
@@ -46,11 +49,13 @@ impl Bench {
             program: runner(),
             args: Vec::new(),
             ahead,
+            scratch: place.path().join("scratch"),
             cache_dir: place.path().join("cache"),
             secret: [9; 32],
         });
-        let folders = Folders::create(place.path().join("lease")).unwrap();
-        Bench { pool, folders, place, next: std::cell::Cell::new(0), pids: std::cell::RefCell::new(Vec::new()) }
+        let folders = Folders::create(place.path().join("tasks")).unwrap();
+        let (homes, pids) = Default::default();
+        Bench { pool, folders, homes, place, next: std::cell::Cell::new(0), pids }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -76,8 +81,12 @@ impl Bench {
     }
 
     pub(crate) async fn take(&self, module: &Compiled, limits: &Limits) -> Runner {
-        let runner = self.pool.take(&self.folders, module, limits).await.unwrap();
+        let runner = self.pool.take(module, limits).await.unwrap();
         self.pids.borrow_mut().push(runner.pid());
+        for number in 0..self.next.get() {
+            hand_over(&self.folders, runner.folders(), &attempt(number));
+        }
+        self.homes.borrow_mut().push(runner.folders().clone());
         runner
     }
 
@@ -85,8 +94,11 @@ impl Bench {
     pub(crate) fn task(&self) -> Task {
         let number = self.next.get();
         self.next.set(number + 1);
-        let task = Task::new(AttemptName::new(format!("a{number}")).unwrap());
+        let task = Task::new(attempt(number));
         self.folders.prepare(&task.attempt).unwrap();
+        for home in &*self.homes.borrow() {
+            home.prepare(&task.attempt).unwrap();
+        }
         task
     }
 
@@ -100,6 +112,7 @@ impl Bench {
         let module = self.compile_for(wasm, limits.deterministic).await.unwrap();
         let mut runner = self.take(&module, limits).await;
         let seen = run_on(&mut runner, task, limits).await;
+        hand_over(runner.folders(), &self.folders, &task.attempt);
         runner.close().await;
         seen
     }
@@ -118,6 +131,19 @@ impl Bench {
         let pids = std::mem::take(&mut *self.pids.borrow_mut());
         for pid in pids {
             assert!(gone(pid).await, "process {pid} is left");
+        }
+    }
+}
+
+fn attempt(number: u32) -> AttemptName {
+    AttemptName::new(format!("a{number}")).unwrap()
+}
+
+/// Moves an attempt's folders, where they are.
+fn hand_over(from: &Folders, to: &Folders, attempt: &AttemptName) {
+    for place in [Folders::input, Folders::output, Folders::checkpoint] {
+        if place(from, attempt).exists() {
+            std::fs::rename(place(from, attempt), place(to, attempt)).unwrap();
         }
     }
 }

@@ -280,7 +280,7 @@ async fn memory_limits_from_one_byte_to_the_last_page() {
     let seen = bench.run(&whole, &limits(4 << 30)).await;
     assert_eq!(seen.ended.end, End::Exited { code: 65_536 });
     assert_eq!(seen.ended.memory_peak, 4 << 30);
-    let over = bench.pool.take(&bench.folders, &bench.compile(&whole).await.unwrap(), &limits((4 << 30) + 1)).await;
+    let over = bench.pool.take(&bench.compile(&whole).await.unwrap(), &limits((4 << 30) + 1)).await;
     assert!(over.unwrap_err().to_string().contains("memory_bytes is 4294967297"));
     bench.is_well().await;
 }

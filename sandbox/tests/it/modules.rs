@@ -173,6 +173,7 @@ async fn a_compiled_module_is_found_again_by_the_next_pool_with_the_same_secret(
             program: crate::bench::runner(),
             args: Vec::new(),
             ahead: 0,
+            scratch: bench.root().join("other"),
             cache_dir: bench.root().join("cache"),
             secret,
         })
@@ -201,14 +202,17 @@ async fn a_cache_file_that_somebody_wrote_to_is_compiled_anew() {
         program: crate::bench::runner(),
         args: Vec::new(),
         ahead: 0,
+        scratch: bench.root().join("other"),
         cache_dir: bench.root().join("cache"),
         secret: [9; 32],
     });
     let source = ModuleSource::Bytes(Arc::from(&wasm[..]));
     let hash = *blake3::hash(&wasm).as_bytes();
     let module = pool.compile(&source, &hash, false).await.unwrap();
-    let mut runner = pool.take(&bench.folders, &module, &short()).await.unwrap();
-    let seen = crate::bench::run_on(&mut runner, &bench.task(), &short()).await;
+    let mut runner = pool.take(&module, &short()).await.unwrap();
+    let task = bench.task();
+    runner.folders().prepare(&task.attempt).unwrap();
+    let seen = crate::bench::run_on(&mut runner, &task, &short()).await;
     assert_eq!(seen.ended.end, End::Exited { code: 9 });
     assert_ne!(std::fs::read(file).unwrap(), bytes);
 }
@@ -236,7 +240,7 @@ async fn a_module_runs_only_in_the_mode_it_is_compiled_for() {
     let bench = Bench::new();
     let module = bench.compile(&hello()).await.unwrap();
     let limits = Limits { deterministic: true, ..short() };
-    let error = bench.pool.take(&bench.folders, &module, &limits).await.unwrap_err();
+    let error = bench.pool.take(&module, &limits).await.unwrap_err();
     assert!(error.to_string().contains("compiled for deterministic = false"));
 }
 

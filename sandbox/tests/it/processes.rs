@@ -173,6 +173,7 @@ fn pool(bench: &Bench, program: &str, args: &[&str]) -> Pool {
         program: program.into(),
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
         ahead: 0,
+        scratch: bench.root().join("scratch"),
         cache_dir: bench.root().join("cache"),
         secret: [9; 32],
     })
@@ -190,14 +191,35 @@ async fn a_program_that_is_no_runner_is_told_by_name() {
 }
 
 #[tokio::test]
-async fn a_lease_that_cannot_be_confined_to_its_folders_is_refused_by_the_step() {
+async fn a_runner_without_a_folder_of_its_own_is_none() {
     let bench = Bench::new();
     let module = bench.compile(&hello()).await.unwrap();
-    std::fs::remove_dir(bench.folders.root().join("ckpt")).unwrap();
-    let error = bench.pool.take(&bench.folders, &module, &short()).await.unwrap_err();
-    assert!(matches!(&error, SandboxError::Confinement { .. }), "{error}");
-    Folders::create(bench.folders.root()).unwrap();
+    // A file where the runners' folders should be, as on a disk that went wrong.
+    let scratch = bench.root().join("scratch");
+    let aside = bench.root().join("aside");
+    std::fs::rename(&scratch, &aside).unwrap();
+    std::fs::write(&scratch, b"").unwrap();
+    let error = bench.pool.take(&module, &short()).await.unwrap_err();
+    assert!(matches!(&error, SandboxError::Folder { path, .. } if path.starts_with(&scratch)), "{error}");
+    std::fs::remove_file(&scratch).unwrap();
+    std::fs::rename(&aside, &scratch).unwrap();
     bench.is_well().await;
+}
+
+#[tokio::test]
+async fn a_runner_s_folder_goes_with_it() {
+    let bench = Bench::with(1);
+    let module = bench.compile(&hello()).await.unwrap();
+    let runner = bench.pool.take(&module, &short()).await.unwrap();
+    let folder = runner.folders().root().to_owned();
+    assert!(folder.join("out").is_dir());
+    runner.close().await;
+    let vanish = async {
+        while folder.exists() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), vanish).await.unwrap();
 }
 
 #[tokio::test]
@@ -207,6 +229,7 @@ async fn everything_holds_without_namespaces() {
         program: runner(),
         args: Vec::new(),
         ahead: 0,
+        scratch: bench.root().join("scratch"),
         cache_dir: bench.root().join("cache"),
         secret: [9; 32],
     });
@@ -214,8 +237,9 @@ async fn everything_holds_without_namespaces() {
     assert!(!confinement.user_namespace);
     assert!(confinement.seccomp && confinement.landlock_abi >= 1);
     let module = bench.compile(&hello()).await.unwrap();
-    let mut runner = pool.take(&bench.folders, &module, &short()).await.unwrap();
+    let mut runner = pool.take(&module, &short()).await.unwrap();
     let task = bench.task();
+    runner.folders().prepare(&task.attempt).unwrap();
     let seen = run_on(&mut runner, &task, &short()).await;
     assert_eq!(seen.stdout, b"hello\n");
     assert_eq!(seen.ended.end, End::Exited { code: 0 });
@@ -316,6 +340,7 @@ async fn what_it_costs() {
         program: runner(),
         args: Vec::new(),
         ahead,
+        scratch: bench.root().join("scratch"),
         cache_dir: bench.root().join("cache"),
         secret: [9; 32],
     };
@@ -330,7 +355,7 @@ async fn what_it_costs() {
         let mut takes = Vec::new();
         for _ in 0..25 {
             let began = Instant::now();
-            let runner = pool.take(&bench.folders, &module, &short()).await.unwrap();
+            let runner = pool.take(&module, &short()).await.unwrap();
             takes.push(began.elapsed());
             runner.close().await;
             while pool.ready() < ahead.min(2) && name != "take with none ahead" {
