@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """Submit to first output, over loopback, by standing ask and by auction, beside the floors of this machine.
 
-    cargo build --release && pip install blake3 && tests/latency.py [--runs 200] [--souk target/release/souk]
+    pip install blake3
+    cargo build --release -p souk -p souk-sandbox --bins --examples
+    tests/latency.py [--runs 200]
+
+Where the time goes, by leaving steps out, needs a node that can (and that nobody should trade with):
+
+    cargo build --release -p souk --features ablation --target-dir target/ablation
+    tests/latency.py --ablation target/ablation/release/souk
 
 What is measured: from the moment the node has answered POST /v1/jobs (the job is durable) to the first log byte on the
 job's event stream, as a client in another process sees it. Peers are connected, the module is compiled. Two real nodes,
 a provider and a renter, in a folder of their own, on loopback only. Quote medians and ratios: machines are noisy.
 """
-import argparse, base64, http.client, json, os, pathlib, secrets, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
+import argparse, base64, http.client, json, os, pathlib, secrets, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -23,7 +30,8 @@ def free_ports(n):
 
 
 class Node:
-    def __init__(self, souk, folder, name, role, network):
+    def __init__(self, souk, folder, name, role, network, without=""):
+        self.environment = {**os.environ, "SOUK_ABLATE": without}
         self.souk, self.home = souk, folder / name
         (self.home / "config").mkdir(parents=True)
         port, api = free_ports(2)
@@ -43,7 +51,8 @@ listen = "127.0.0.1:{api}"
         else:
             self.run("network", "join", str(network))
         self.log = open(self.home / "log", "w")
-        self.process = subprocess.Popen([souk, "--home", str(self.home), "up"], stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([souk, "--home", str(self.home), "up"], stdout=self.log, stderr=self.log,
+                                        env=self.environment)
         self.api = api
         for _ in range(600):
             token = self.home / "data/token"
@@ -60,7 +69,7 @@ listen = "127.0.0.1:{api}"
             return False
 
     def run(self, *words):
-        subprocess.run([self.souk, "--home", str(self.home), *words], check=True, capture_output=True)
+        subprocess.run([self.souk, "--home", str(self.home), *words], check=True, capture_output=True, env=self.environment)
 
     def connect(self):
         c = http.client.HTTPConnection("127.0.0.1", self.api)
@@ -137,53 +146,114 @@ def one(node, job):
 def row(name, values):
     values = sorted(values)
     pick = lambda share: values[min(len(values) - 1, int(len(values) * share))]
-    print(f"{name:<44} p50 {pick(.5):8.3f} ms   p95 {pick(.95):8.3f} ms   min {values[0]:8.3f} ms   n {len(values)}")
+    print(f"{name:<44} p50 {pick(.5):8.3f} ms   p95 {pick(.95):8.3f} ms   min {values[0]:8.3f} ms   n {len(values)}", flush=True)
+    return pick(.5)
+
+
+class Market:
+    """A provider and a renter that know each other; the module is where it is needed."""
+
+    def __init__(self, souk, without=""):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="souk-bench-"))
+        self.nodes = []
+        self.module = (ROOT / "examples/hello/hello.wasm").read_bytes()
+        try:
+            provider = Node(souk, self.folder, "provider", "provider", None, without)
+            self.nodes.append(provider)
+            self.renter = Node(souk, self.folder, "renter", "renter", provider.home / "config/network.toml", without)
+            self.nodes.append(self.renter)
+            for _ in range(600):
+                if self.renter.get("/v1/status")["offers"]:
+                    break
+                time.sleep(0.05)
+            hash = spec(self.module, "Ask")["module"]["hash"]
+            put = self.renter.ask(self.renter.connect(), "PUT", f"/v1/blobs/{hash}", self.module)
+            put.read()
+            assert put.status in (200, 201), put.status
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        for node in self.nodes:
+            node.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def measure(self, mode, runs):
+        job = spec(self.module, mode)
+        for _ in range(10):
+            one(self.renter, job)
+        found = [one(self.renter, job) for _ in range(runs)]
+        return [first for first, _ in found if first is not None], [total for _, total in found]
+
+
+def timed(act):
+    start = time.perf_counter()
+    act()
+    return (time.perf_counter() - start) * 1e3
+
+
+def floors(market, runs, bare):
+    """What a client, a disk, a round trip and a call cost at least on this machine."""
+    renter = market.renter
+    c = renter.connect()
+    row("floor: GET over loopback", [timed(lambda: renter.ask(c, "GET", "/v1/network").read()) for _ in range(runs)])
+    with open(market.folder / "sync", "wb") as file:
+        def sync():
+            file.write(b"x" * 512)
+            file.flush()
+            os.fdatasync(file.fileno())
+        row("floor: append of 512 bytes and fdatasync", [timed(sync) for _ in range(runs)])
+    peer = next(p["peer"] for p in renter.get("/v1/peers") if p["connected"])
+    trips = [json.loads(renter.ask(c, "GET", f"/v1/peers/{peer}/ping").read())["micros"] / 1e3 for _ in range(runs)]
+    row("floor: libp2p round trip", trips)
+    if os.path.exists(bare):
+        called = json.loads(subprocess.run([bare, str(ROOT / "examples/hello/hello.wasm"), str(runs)], check=True,
+                                           capture_output=True).stdout)
+        p50, p95 = called["p50_us"] / 1e3, called["p95_us"] / 1e3
+        print(f"{'floor: bare wasmtime call':<44} p50 {p50:8.3f} ms   p95 {p95:8.3f} ms{'':<20}n {called['runs']}")
+    else:
+        print(f"floor: bare wasmtime call: {bare} is not built")
+
+
+def ablation(souk, runs):
+    """The same with steps left out: what each costs is the difference to the first line."""
+    whole = {}
+    steps = ["", "signatures", "journal", "sandbox", "signatures,journal,sandbox"]
+    for without in steps:
+        with Market(souk, without) as market:
+            for mode, name in MODES:
+                label = "nothing left out" if not without else f"without {without.replace(',', ', ')}"
+                p50 = row(f"{name}, {label}", market.measure(mode, runs)[0])
+                whole.setdefault(mode, p50)
+                if without:
+                    print(f"{'':<44} {p50 - whole[mode]:+.3f} ms ({p50 / whole[mode]:.2f} of the whole)")
+
+
+MODES = (("Ask", "standing ask"), ("Auction", "auction"))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--souk", default=str(ROOT / "target/release/souk"))
+    parser.add_argument("--bare", default=str(ROOT / "target/release/examples/bare_call"))
+    parser.add_argument("--ablation", metavar="SOUK", help="a node built with --features ablation")
     args = parser.parse_args()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="souk-bench-"))
-    nodes = []
-    try:
-        provider = Node(args.souk, folder, "provider", "provider", None)
-        nodes.append(provider)
-        renter = Node(args.souk, folder, "renter", "renter", provider.home / "config/network.toml")
-        nodes.append(renter)
-        for _ in range(600):
-            if renter.get("/v1/status")["offers"]:
-                break
-            time.sleep(0.05)
-        module = (ROOT / "examples/hello/hello.wasm").read_bytes()
-        job = spec(module, "Ask")
-        c = renter.connect()
-        put = renter.ask(c, "PUT", f"/v1/blobs/{job['module']['hash']}", module)
-        put.read()
-        assert put.status in (200, 201), put.status
-        for mode, name in (("Ask", "standing ask"), ("Auction", "auction")):
-            job = spec(module, mode)
-            for _ in range(10):
-                one(renter, job)
-            found = [one(renter, job) for _ in range(args.runs)]
-            row(f"submit to first output, {name}", [f for f, _ in found if f is not None])
-            row(f"submit to end of job, {name}", [t for _, t in found])
-        # Floors: what a client and a disk of this machine cost at least.
-        c = renter.connect()
-        def timed(act):
-            start = time.perf_counter(); act(); return (time.perf_counter() - start) * 1e3
-        row("floor: GET over loopback", [timed(lambda: renter.ask(c, "GET", "/v1/network").read()) for _ in range(args.runs)])
-        with open(folder / "sync", "wb") as file:
-            def sync():
-                file.write(b"x" * 512); file.flush(); os.fdatasync(file.fileno())
-            row("floor: append of 512 bytes and fdatasync", [timed(sync) for _ in range(args.runs)])
-        peers = renter.get("/v1/peers")
-        print("floor: round trip between the nodes (rounded up):", [p.get("rtt_ms") for p in peers if p["connected"]], "ms")
-    finally:
-        for node in nodes:
-            node.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    if args.ablation:
+        return ablation(args.ablation, args.runs)
+    with Market(args.souk) as market:
+        for mode, name in MODES:
+            first, total = market.measure(mode, args.runs)
+            row(f"submit to first output, {name}", first)
+            row(f"submit to end of job, {name}", total)
+        floors(market, args.runs, args.bare)
 
 
 if __name__ == "__main__":

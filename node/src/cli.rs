@@ -99,6 +99,8 @@ enum Command {
     Network(network::NetworkCommand),
     /// List peers, or explain one.
     Peers(peers::PeersArgs),
+    /// Measure round trips to a peer.
+    Ping(peers::PingArgs),
     /// What is owed, by whom to whom.
     #[command(subcommand)]
     Wallet(wallet::WalletCommand),
@@ -218,6 +220,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, CliError>
         Command::Node(command) => node::run(context, command).await,
         Command::Network(command) => network::run(context, command).await,
         Command::Peers(args) => peers::run(context, args).await,
+        Command::Ping(args) => peers::ping(context, &args).await,
         Command::Wallet(command) => wallet::run(context, command).await,
         Command::Attest(command) => attest::run(context, command).await,
         Command::Store(command) => store::run(context, command).await,

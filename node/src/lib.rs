@@ -19,11 +19,13 @@ pub mod outputs;
 pub mod view;
 
 // The node: market in the middle, its hands around it.
+mod ablation;
 pub mod clock;
 pub mod collector;
 pub mod data;
 pub mod executor;
 pub mod frame;
+mod keys;
 pub mod market;
 pub mod node;
 pub mod offers;

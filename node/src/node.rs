@@ -18,8 +18,7 @@ use std::{
 
 use souk_matcher::{Event, Policy, Record, Settings, Trader};
 use souk_protocol::{
-    Document, JobId, Key, Message, Millis, NetworkFile, NodeId, Signed, Signer, Strict, Verified, Verifier,
-    codec::CodecError,
+    Document, JobId, Message, Millis, NetworkFile, NodeId, Signed, Signer, Verified, codec::CodecError,
 };
 use souk_sandbox::{Pool, PoolConfig};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -31,6 +30,7 @@ use crate::{
     collector::{self, Collector, Logs},
     data::{self, Fetcher, Kept, Rights},
     executor::{self, Executor},
+    keys::NodeKeys,
     market::{self, Hands, Market, MarketHandle, RECORD_KIND},
     net::{Net, NetConfig, NetEvent, NetEvents, Protocol},
     offers::{self, OfferBook, Offers},
@@ -87,31 +87,6 @@ pub enum StartError {
     Random(String),
 }
 
-/// Both traits of the market's keys, with strict ed25519.
-#[derive(Debug)]
-struct NodeKeys(Key);
-
-impl Signer for NodeKeys {
-    fn id(&self) -> NodeId {
-        self.0.id()
-    }
-
-    fn sign(&self, digest: &souk_protocol::Hash) -> [u8; 64] {
-        self.0.sign(digest)
-    }
-}
-
-impl Verifier for NodeKeys {
-    fn check(
-        &self,
-        signer: &NodeId,
-        digest: &souk_protocol::Hash,
-        signature: &[u8; 64],
-    ) -> Result<(), souk_protocol::VerifyError> {
-        Strict.check(signer, digest, signature)
-    }
-}
-
 /// A running node.
 #[derive(Debug)]
 pub struct Node {
@@ -140,7 +115,7 @@ impl Node {
         let clock = Clock::default();
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|error| StartError::Random(error.to_string()))?;
-        let keys = Arc::new(NodeKeys(Key::from_seed(&config.secret)));
+        let keys = Arc::new(NodeKeys::from_seed(&config.secret));
         let id = keys.id();
         let network = config.network.id();
         let settings = Settings {

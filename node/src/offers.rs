@@ -12,7 +12,7 @@ use std::{
 use souk_matcher::Event;
 use souk_protocol::{
     Answer, Ask, Hash, List, MAX_GOSSIP, MAX_MESSAGE, Millis, NetworkId, NodeId, OFFER_LIFE, Offer, OfferDigest,
-    Signed, Strict, Text, Timestamp, Verified, codec,
+    Signed, Text, Timestamp, Verified, codec,
 };
 use tokio::{
     sync::mpsc,
@@ -23,6 +23,7 @@ use tracing::debug;
 
 use crate::{
     clock::wall,
+    keys::Signatures,
     market::{MarketHandle, Order},
     net::{MessageToken, Net, Reply, Verdict},
 };
@@ -169,7 +170,7 @@ impl Offers {
     }
 
     fn admit(&self, signed: &Signed<Offer>) -> Result<Option<Verified<Offer>>, &'static str> {
-        let offer = signed.verify(&Strict).map_err(|_| "bad signature or form")?;
+        let offer = signed.verify(&Signatures).map_err(|_| "bad signature or form")?;
         if offer.network != self.network {
             return Err("an offer of another network");
         }
@@ -230,7 +231,7 @@ impl Offers {
         let answer = match codec::decode::<Ask>(bytes, MAX_MESSAGE) {
             Ok(Ask::Digest) => list(self.book.digest(wall()), Answer::Digest),
             Ok(Ask::Offers(hashes)) => list(self.book.signed(&hashes), Answer::Offers),
-            Ok(Ask::Discharge(discharge)) => match discharge.verify(&Strict) {
+            Ok(Ask::Discharge(discharge)) => match discharge.verify(&Signatures) {
                 Ok(discharge) if discharge.creditor == peer => {
                     let _ = self.market.event(Event::Discharge(discharge)).await;
                     Answer::Noted
@@ -238,7 +239,7 @@ impl Offers {
                 Ok(_) => refused("a discharge of somebody else"),
                 Err(error) => refused(&error.to_string()),
             },
-            Ok(Ask::Close(close)) => match close.verify(&Strict) {
+            Ok(Ask::Close(close)) => match close.verify(&Signatures) {
                 Ok(close) if close.by == peer => Answer::Noted,
                 Ok(_) => refused("a statement of somebody else"),
                 Err(error) => refused(&error.to_string()),

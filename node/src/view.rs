@@ -691,6 +691,15 @@ pub struct Draining {
     pub leases: u32,
 }
 
+/// One round trip to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ping {
+    /// To whom.
+    pub peer: NodeId,
+    /// Microseconds.
+    pub micros: u64,
+}
+
 /// A peer: one of `peers`, and `peers show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {

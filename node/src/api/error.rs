@@ -64,6 +64,11 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", 2, message)
     }
 
+    /// 504: another node does not answer; exit code 6.
+    pub(crate) fn unreachable(message: impl ToString) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "unreachable", 6, message)
+    }
+
     /// 500: our fault; exit code 1.
     pub(crate) fn internal(message: impl ToString) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", 1, message)

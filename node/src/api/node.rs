@@ -1,6 +1,6 @@
 //! This node: status, peers, leases, figures.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use axum::{
     Json,
@@ -15,8 +15,11 @@ use super::{App, State, error::ApiError};
 use crate::{
     market::NodeGone,
     net::{Direction, PeerInfo, Reachable},
-    view::{Draining, LeaseSummary, Network, NodeWhy, Peer, Status},
+    view::{Draining, LeaseSummary, Network, NodeWhy, Peer, Ping, Status},
 };
+
+/// How long a round trip may take: more than to anywhere on earth and back, twice.
+const PING_LIMIT: Duration = Duration::from_secs(5);
 
 /// `GET /v1/status`
 pub(super) async fn status(axum::extract::State(state): App) -> Result<Json<Status>, ApiError> {
@@ -108,10 +111,24 @@ pub(super) async fn peers(axum::extract::State(state): App) -> Result<Json<Vec<P
 
 /// `GET /v1/peers/{id}`
 pub(super) async fn peer(axum::extract::State(state): App, Path(id): Path<String>) -> Result<Json<Peer>, ApiError> {
+    let info = the_peer(&state, &id).await?;
+    Ok(Json(peer_view(&state, info).await?))
+}
+
+/// `GET /v1/peers/{id}/ping`
+pub(super) async fn ping(axum::extract::State(state): App, Path(id): Path<String>) -> Result<Json<Ping>, ApiError> {
+    let peer = the_peer(&state, &id).await?.id;
+    match state.node.net().ping(peer, PING_LIMIT).await {
+        Ok(took) => Ok(Json(Ping { peer, micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX) })),
+        Err(error) => Err(ApiError::unreachable(format_args!("peer {}: {error}", peer.short()))),
+    }
+}
+
+async fn the_peer(state: &State, id: &str) -> Result<PeerInfo, ApiError> {
     let infos = state.node.net().peers().await;
-    let found: Vec<PeerInfo> = infos.into_iter().filter(|info| info.id.to_string().starts_with(&id)).collect();
+    let found: Vec<PeerInfo> = infos.into_iter().filter(|info| info.id.to_string().starts_with(id)).collect();
     match found.as_slice() {
-        [one] => Ok(Json(peer_view(&state, one.clone()).await?)),
+        [one] => Ok(one.clone()),
         [] => Err(ApiError::missing(format_args!("no peer {id} is known")).hint("souk peers lists them")),
         several => Err(ApiError::conflict(format_args!("{id} could be any of {} peers", several.len()))
             .nearest(several.iter().map(|info| info.id.to_string()).collect())),

@@ -28,6 +28,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("post", "/v1/plan", "what a job would find and cost; spends nothing", "Plan"),
     ("get", "/v1/peers", "peers", "[Peer]"),
     ("get", "/v1/peers/{id}", "a peer", "Peer"),
+    ("get", "/v1/peers/{id}/ping", "one round trip to a peer", "Ping"),
     ("get", "/v1/node/why", "why this node does not bid", "NodeWhy"),
     ("get", "/v1/leases", "leases that are not closed", "[LeaseSummary]"),
     ("post", "/v1/drain", "stop selling", "Draining"),

@@ -8,7 +8,10 @@ use super::{
     session::{Needs, Session},
     table::{Table, or_dash},
 };
-use crate::view::Peer;
+use crate::view::{Peer, Ping};
+
+/// Most round trips of one `souk ping`.
+const MAX_PINGS: u32 = 1_000;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct PeersArgs {
@@ -23,6 +26,15 @@ enum PeersCommand {
         /// Its id, or the first characters of it.
         peer: String,
     },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PingArgs {
+    /// Its id, or the first characters of it.
+    peer: String,
+    /// How many round trips, one after the other.
+    #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PINGS)))]
+    count: u32,
 }
 
 pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<Exit, CliError> {
@@ -101,4 +113,41 @@ async fn show(context: &Context, session: &Session, id: &str) -> Result<Exit, Cl
         printer.line(format_args!("because      {}", super::job::reason(reason)))?;
     }
     Ok(Exit::DONE)
+}
+
+/// `souk ping`: round trips over the connection that trade uses, encryption and this node's own queues included.
+pub(crate) async fn ping(context: &Context, args: &PingArgs) -> Result<Exit, CliError> {
+    let session = Session::open(context, Needs::AnyNode).await?;
+    let done = pings(context, &session, args).await;
+    session.close().await;
+    done
+}
+
+async fn pings(context: &Context, session: &Session, args: &PingArgs) -> Result<Exit, CliError> {
+    let path = format!("/v1/peers/{}/ping", super::job::segment(&args.peer)?);
+    let printer = &context.printer;
+    let mut found = Vec::new();
+    for _ in 0..args.count {
+        let ping: Ping = session.client.get(&path).await?;
+        if !printer.is_json() && !printer.is_name() {
+            printer.line(format_args!("{}  {} ms", ping.peer.short(), millis(ping.micros)))?;
+        }
+        found.push(ping);
+    }
+    if printer.is_json() {
+        printer.json(&found)?;
+        return Ok(Exit::DONE);
+    }
+    let mut sorted: Vec<u64> = found.iter().map(|ping| ping.micros).collect();
+    sorted.sort_unstable();
+    if let (Some(first), Some(middle), Some(last)) = (sorted.first(), sorted.get(sorted.len() / 2), sorted.last()) {
+        let (first, middle, last) = (millis(*first), millis(*middle), millis(*last));
+        printer.line(format_args!("least {first} ms, median {middle} ms, most {last} ms"))?;
+    }
+    Ok(Exit::DONE)
+}
+
+/// Microseconds as milliseconds with three places.
+fn millis(micros: u64) -> String {
+    format!("{}.{:03}", micros / 1_000, micros % 1_000)
 }
