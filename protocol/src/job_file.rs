@@ -55,6 +55,26 @@ pub const MAX_JOB_FILE: usize = limits::FILE;
 pub enum Format {
     /// TOML.
     Toml,
+    /// YAML 1.2.
+    Yaml,
+    /// JSON.
+    Json,
+}
+
+impl Format {
+    /// The language of a file by its name: `.yaml`, `.yml` and `.json` as they say, anything else is TOML.
+    #[must_use]
+    pub fn of_name(name: &str) -> Self {
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let is = |word: &str| ending.eq_ignore_ascii_case(word);
+        if is("yaml") || is("yml") {
+            Self::Yaml
+        } else if is("json") {
+            Self::Json
+        } else {
+            Self::Toml
+        }
+    }
 }
 
 /// A valid job file and what is odd about it.
@@ -188,6 +208,8 @@ pub fn parse_with(bytes: &[u8], format: Format, overrides: &[Override]) -> Resul
     let text = text_of(bytes).map_err(|problem| JobFileErrors(vec![problem]))?;
     let (tree, problems) = match format {
         Format::Toml => tree::from_toml(text),
+        Format::Yaml => tree::from_yaml(text),
+        Format::Json => tree::from_json(text),
     };
     match tree {
         Some(tree) => judge(tree, overrides, problems),

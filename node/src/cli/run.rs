@@ -12,10 +12,7 @@ use std::{
 };
 
 use clap::Args;
-use souk_protocol::{
-    JobFile,
-    job_file::{self, Format},
-};
+use souk_protocol::{JobFile, job_file};
 use tokio::time::Instant;
 
 pub(crate) use self::{end::tell_detached, overrides::JobArgs, text::event_text};
@@ -56,19 +53,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Reads the job file, or makes one of the flags; prints warnings; refuses what is not built yet.
     pub(crate) fn read(context: &Context, args: &JobArgs) -> Result<Self, CliError> {
-        let (text, name, folder) = args.source()?;
-        let parsed = match job_file::parse(&text, Format::Toml) {
-            Ok(parsed) => parsed,
-            Err(errors) => return Err(CliError::Invalid { file: name, problems: errors.0 }),
-        };
-        let parsed = match args.over(&text)? {
-            None => parsed,
-            Some(text) => job_file::parse(text.as_bytes(), Format::Toml).map_err(|errors| {
-                // Lines of the rewritten text mean nothing to the user: the field names the flag.
-                let problems = errors.0.into_iter().map(|problem| job_file::Problem { line: None, ..problem });
-                CliError::Invalid { file: format!("{name} with the flags given"), problems: problems.collect() }
-            })?,
-        };
+        let (parsed, name, folder) = args.job()?;
         let late = parsed.file.check_at(crate::clock::wall());
         if !late.is_empty() {
             return Err(CliError::Invalid { file: name, problems: late });

@@ -87,8 +87,8 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Exit, CliErr
 type Verdict = Result<(Parsed, Vec<Problem>), Vec<Problem>>;
 
 fn judge(path: &Path) -> Result<Verdict, CliError> {
-    let bytes = read(path)?;
-    Ok(match job_file::parse(&bytes, Format::Toml) {
+    let (bytes, format) = read(path)?;
+    Ok(match job_file::parse(&bytes, format) {
         Ok(parsed) => {
             let late = parsed.file.check_at(crate::clock::wall());
             Ok((parsed, late))
@@ -97,8 +97,8 @@ fn judge(path: &Path) -> Result<Verdict, CliError> {
     })
 }
 
-/// The bytes of a job file; `-` is stdin.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+/// The bytes of a job file and its language, by its name; `-` is stdin, TOML or JSON by its first character.
+pub(crate) fn read(path: &Path) -> Result<(Vec<u8>, Format), CliError> {
     if path == Path::new("-") {
         use std::io::Read as _;
         let mut bytes = Vec::new();
@@ -107,15 +107,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, CliError> {
             .take(limit)
             .read_to_end(&mut bytes)
             .map_err(|error| CliError::usage(format!("cannot read stdin: {error}")))?;
-        return Ok(bytes);
+        let is_json = bytes.trim_ascii_start().starts_with(b"{");
+        return Ok((bytes, if is_json { Format::Json } else { Format::Toml }));
     }
-    // Another language by its name would only give puzzling errors.
-    if let Some(extension) = path.extension().and_then(|extension| extension.to_str())
-        && matches!(extension, "yaml" | "yml" | "json")
-    {
-        return Err(CliError::usage(format!("{}: not available yet: {extension} job files", path.display()))
-            .hint("write it as TOML"));
-    }
+    let format = Format::of_name(&path.to_string_lossy());
     home::read_bytes(path, MAX_JOB_FILE as u64)
+        .map(|bytes| (bytes, format))
         .map_err(|error| if error.is_missing() { CliError::not_found(error) } else { CliError::usage(error) })
 }

@@ -60,6 +60,11 @@ fn flags_are_judged_like_the_file() {
     let home = Home::new();
     home.write("m.wasm", b"\0asm\x01\0\0\0");
     home.write("job.toml", "version = 1\nname = \"t\"\n[runtime]\nwasm = \"./m.wasm\"\n");
+    home.write(
+        "job.json",
+        "{\"version\": 1, \"name\": \"t\", \"runtime\": {\"wasm\": \"./m.wasm\"},\n\"limits\": {\"timeout\": 5}}",
+    );
+    home.write("job.yaml", "version: 1\nname: t\nruntime: {wasm: ./m.wasm}\nlimits: {timeout: 5}\n");
     for (args, needle) in [
         (["run", "-f", "job.toml", "--task-timeout", "5"].as_slice(), "limits.timeout = \"5\""),
         (&["plan", "-f", "job.toml", "--cpu", "1..2..3"], "resources.cpu"),
@@ -68,7 +73,8 @@ fn flags_are_judged_like_the_file() {
         (&["plan", "--wasm", "m.wasm", "--env", "X"], "write NAME=VALUE"),
         (&["plan", "--wasm", "m.wasm", "--input", "X"], "write SOURCE=TARGET"),
         (&["run", "--image", "x:latest"], "latest"),
-        (&["run", "-f", "job.json"], "not available yet: json job files"),
+        (&["run", "-f", "job.json"], "line 2: limits.timeout = 5: add a unit"),
+        (&["run", "-f", "job.yaml"], "line 4: limits.timeout = 5: add a unit"),
     ] {
         let run = home.run(args);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?} {run:?}");

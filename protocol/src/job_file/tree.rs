@@ -1,12 +1,17 @@
 //! A job file as a tree of values with line numbers, whatever language it was written in.
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+mod json;
+mod toml;
+mod yaml;
+
+pub(super) use json::from_json;
+pub(super) use toml::from_toml;
+pub(super) use yaml::from_yaml;
 
 use super::problem::Problem;
 
-/// How the parser's message of a repeated key starts.
-const REPEATED: &str = "duplicate key";
+/// Deepest nesting of lists and tables that is read: the schema has four levels.
+const MAX_DEPTH: usize = 32;
 
 /// A value and the line it starts on; line 0 for what came from outside of the file.
 #[derive(Debug, Clone)]
@@ -30,6 +35,8 @@ pub(super) enum Node {
     Float(String),
     Boolean(bool),
     Date(String),
+    /// JSON's and YAML's word for no value.
+    Null,
     List(Vec<Tree>),
     Table(Vec<(Key, Tree)>),
 }
@@ -43,6 +50,7 @@ impl Tree {
             Node::Float(_) => "a number",
             Node::Boolean(_) => "true or false",
             Node::Date(_) => "a date",
+            Node::Null => "nothing",
             Node::List(_) => "a list",
             Node::Table(_) => "a table",
         }
@@ -54,31 +62,28 @@ impl Tree {
             Node::Text(text) => Some(crate::grammar::shown(text)),
             Node::Integer(text) | Node::Float(text) | Node::Date(text) => Some(text.chars().take(64).collect()),
             Node::Boolean(value) => Some(value.to_string()),
+            Node::Null => Some("null".to_owned()),
             Node::List(_) | Node::Table(_) => None,
         }
     }
 }
 
-/// Reads TOML. All errors of syntax are collected; there is a tree where only keys were repeated.
-pub(super) fn from_toml(text: &str) -> (Option<Tree>, Vec<Problem>) {
-    let lines = Lines::of(text);
-    let (table, errors) = DeTable::parse_recoverable(text);
-    let only_repeated = errors.iter().all(|error| error.message().starts_with(REPEATED));
-    let problems: Vec<Problem> = errors
-        .iter()
-        .map(|error| {
-            let line = error.span().map(|span| lines.at(span.start));
-            let message = error.message().trim().replace('\n', ", ");
-            let found = error.span().and_then(|span| text.get(span)).filter(|found| !found.trim().is_empty());
-            let value = found.map(crate::grammar::shown);
-            if message.starts_with(REPEATED) {
-                Problem { value, ..Problem::new("", line, "this key is given twice").with_hint("keep one of the two") }
-            } else {
-                Problem { value, ..Problem::new("", line, format!("not valid TOML: {message}")) }
-            }
-        })
-        .collect();
-    (only_repeated.then(|| Tree { line: 1, node: lines.table(table.get_ref()) }), problems)
+/// Adds an entry to a table. A key that is there already is a problem; the first one stands.
+fn add(entries: &mut Vec<(Key, Tree)>, key: Key, value: Tree, problems: &mut Vec<Problem>) {
+    if entries.iter().any(|(known, _)| known.name == key.name) {
+        problems.push(repeated(key.line, Some(crate::grammar::shown(&key.name))));
+    } else {
+        entries.push((key, value));
+    }
+}
+
+fn repeated(line: u32, value: Option<String>) -> Problem {
+    let problem = Problem::new("", Some(line), "this key is given twice").with_hint("keep one of the two");
+    Problem { value, ..problem }
+}
+
+fn too_deep(line: u32) -> Problem {
+    Problem::new("", Some(line), format!("nested deeper than {MAX_DEPTH} levels"))
 }
 
 /// Where the lines of a text start.
@@ -97,28 +102,7 @@ impl Lines {
         let line = self.starts.partition_point(|start| *start <= offset);
         u32::try_from(line).unwrap_or(u32::MAX)
     }
-
-    fn table(&self, table: &DeTable<'_>) -> Node {
-        let entries = table.iter().map(|(key, value)| {
-            let key = Key { line: self.at(key.span().start), name: key.get_ref().to_string() };
-            (key, self.value(value))
-        });
-        Node::Table(entries.collect())
-    }
-
-    fn value(&self, value: &Spanned<DeValue<'_>>) -> Tree {
-        let node = match value.get_ref() {
-            DeValue::String(text) => Node::Text(text.to_string()),
-            DeValue::Integer(number) => Node::Integer(
-                i128::from_str_radix(number.as_str(), number.radix())
-                    .map_or_else(|_| number.to_string(), |decimal| decimal.to_string()),
-            ),
-            DeValue::Float(number) => Node::Float(number.as_str().to_owned()),
-            DeValue::Boolean(value) => Node::Boolean(*value),
-            DeValue::Datetime(date) => Node::Date(date.to_string()),
-            DeValue::Array(items) => Node::List(items.iter().map(|item| self.value(item)).collect()),
-            DeValue::Table(table) => self.table(table),
-        };
-        Tree { line: self.at(value.span().start), node }
-    }
 }
+
+#[cfg(test)]
+mod tests;

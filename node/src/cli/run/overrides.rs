@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use toml::{Table, Value};
+use souk_protocol::job_file::{self, JobFileErrors, OutputSection, Override, OverrideValue, Parsed};
 
 use super::{folder_of, here};
 use crate::cli::{error::CliError, validate};
@@ -12,7 +12,7 @@ use crate::cli::{error::CliError, validate};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct JobArgs {
-    /// The job file; - reads stdin.
+    /// The job file: TOML, or YAML or JSON by its ending; - reads stdin (TOML or JSON).
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["wasm", "image"])]
     file: Option<PathBuf>,
     /// A WASI module: a job without a file.
@@ -81,133 +81,104 @@ pub(crate) struct JobArgs {
 }
 
 impl JobArgs {
-    /// The text of the job file, its name for messages, and the folder where its paths start.
-    pub(super) fn source(&self) -> Result<(Vec<u8>, String, PathBuf), CliError> {
-        if let Some(path) = &self.file {
-            return Ok((validate::read(path)?, path.display().to_string(), folder_of(path)?));
-        }
-        let mut runtime = Table::new();
-        let name = match (&self.wasm, &self.image) {
-            (Some(path), _) => {
-                runtime.insert("wasm".to_owned(), text_of(&absolute(path)?)?.into());
-                job_name(path)
-            }
-            (None, Some(image)) => {
-                runtime.insert("image".to_owned(), image.as_str().into());
-                "image".to_owned()
-            }
-            (None, None) => {
-                return Err(CliError::usage("no job").hint("name a job file with -f, or a module with --wasm"));
-            }
+    /// The job: the file with the flags over it, or the flags alone. With it its name for messages, and the folder where
+    /// its paths start.
+    pub(super) fn job(&self) -> Result<(Parsed, String, PathBuf), CliError> {
+        let flags = self.overrides()?;
+        let Some(path) = &self.file else {
+            let name = "the job of the flags".to_owned();
+            return Ok((judged(&name, job_file::from_overrides(&self.with_output(flags, &[])?))?, name, here()?));
         };
-        let mut table = Table::new();
-        table.insert("version".to_owned(), Value::Integer(1));
-        table.insert("name".to_owned(), name.into());
-        table.insert("runtime".to_owned(), runtime.into());
-        // The flags go in here, too: a job without a file has no other text.
-        self.apply(&mut table)?;
-        let text = toml::to_string(&table).map_err(CliError::internal)?;
-        Ok((text.into_bytes(), "the job of the flags".to_owned(), here()?))
+        let (name, folder) = (path.display().to_string(), folder_of(path)?);
+        let (text, format) = validate::read(path)?;
+        // The file is judged for itself first, so that its own errors come with their lines.
+        let file = judged(&name, job_file::parse(&text, format))?;
+        let flags = self.with_output(flags, &file.file.outputs)?;
+        if flags.is_empty() {
+            return Ok((file, name, folder));
+        }
+        let whole = format!("{name} with the flags given");
+        Ok((judged(&whole, job_file::parse_with(&text, format, &flags))?, name, folder))
     }
 
-    /// The text with the flags over it; `None` if there are none, or if they are in it already.
-    pub(super) fn over(&self, text: &[u8]) -> Result<Option<String>, CliError> {
-        if self.file.is_none() {
-            return Ok(None);
-        }
-        let text = std::str::from_utf8(text).map_err(CliError::internal)?;
-        let before: Table = toml::from_str(text.trim_start_matches('\u{feff}')).map_err(CliError::internal)?;
-        let mut table = before.clone();
+    /// The flags as fields, but for the folder of the output.
+    fn overrides(&self) -> Result<Vec<Override>, CliError> {
+        let mut flags = Vec::new();
+        let mut set = |path: &str, value| flags.push(Override { path: path.to_owned(), value });
         if let Some(path) = &self.wasm {
-            section(&mut table, "runtime")?.insert("wasm".to_owned(), text_of(&absolute(path)?)?.into());
+            set("runtime.wasm", OverrideValue::Text(text_of(&absolute(path)?)?));
         }
-        if let Some(image) = &self.image {
-            section(&mut table, "runtime")?.insert("image".to_owned(), image.as_str().into());
+        if self.file.is_none() && self.name.is_none() {
+            let name = self.wasm.as_deref().map_or_else(|| "image".to_owned(), job_name);
+            set("name", OverrideValue::Text(name));
         }
-        self.apply(&mut table)?;
-        if table == before {
-            return Ok(None);
-        }
-        toml::to_string(&table).map(Some).map_err(CliError::internal)
-    }
-
-    fn apply(&self, table: &mut Table) -> Result<(), CliError> {
-        let texts = [
-            ("", "name", &self.name),
-            ("resources", "gpu", &self.gpu),
-            ("resources", "cpu", &self.cpu),
-            ("resources", "memory", &self.memory),
-            ("resources", "disk", &self.disk),
-            ("market", "tier", &self.tier),
-            ("market", "max_price", &self.max_price),
-            ("market", "budget", &self.budget),
-            ("market", "mode", &self.mode),
-            ("market", "local", &self.local),
-            ("limits", "timeout", &self.task_timeout),
-        ];
-        for (place, field, text) in texts {
+        for (path, text) in [
+            ("runtime.image", &self.image),
+            ("name", &self.name),
+            ("resources.gpu", &self.gpu),
+            ("resources.cpu", &self.cpu),
+            ("resources.memory", &self.memory),
+            ("resources.disk", &self.disk),
+            ("market.tier", &self.tier),
+            ("market.max_price", &self.max_price),
+            ("market.budget", &self.budget),
+            ("market.mode", &self.mode),
+            ("market.local", &self.local),
+            ("limits.timeout", &self.task_timeout),
+        ] {
             if let Some(text) = text {
-                section(table, place)?.insert(field.to_owned(), text.as_str().into());
-            }
-        }
-        let numbers = [("array", "max_parallel", self.max_parallel), ("retry", "attempts", self.attempts)];
-        for (place, field, number) in numbers {
-            if let Some(number) = number {
-                section(table, place)?.insert(field.to_owned(), Value::Integer(number.into()));
+                set(path, OverrideValue::Text(text.clone()));
             }
         }
         if let Some(count) = self.count {
-            let array = section(table, "array")?;
             // Count and matrix are two ways to say one thing.
-            array.remove("matrix");
-            array.insert("count".to_owned(), Value::Integer(count.into()));
+            set("array.matrix", OverrideValue::Nothing);
+            set("array.count", OverrideValue::Whole(count));
         }
-        if !self.region.is_empty() {
-            section(table, "resources")?.insert("region".to_owned(), texts_of(&self.region));
+        for (path, number) in [("array.max_parallel", self.max_parallel), ("retry.attempts", self.attempts)] {
+            if let Some(number) = number {
+                set(path, OverrideValue::Whole(number));
+            }
         }
-        if !self.args.is_empty() {
-            section(table, "runtime")?.insert("args".to_owned(), texts_of(&self.args));
+        for (path, texts) in [("resources.region", &self.region), ("runtime.args", &self.args)] {
+            if !texts.is_empty() {
+                set(path, OverrideValue::Texts(texts.clone()));
+            }
         }
-        self.environment(table)?;
-        self.inputs(table)?;
-        self.output(table)
-    }
-
-    /// Each variable is a field of its own.
-    fn environment(&self, table: &mut Table) -> Result<(), CliError> {
+        // Each variable is a field of its own.
         for pair in &self.env {
             let (name, value) = pair.split_once('=').ok_or_else(|| usage("--env", pair, "write NAME=VALUE"))?;
-            let runtime = section(table, "runtime")?;
-            section(runtime, "env")?.insert(name.to_owned(), value.into());
+            set(&format!("runtime.env.{name}"), OverrideValue::Text(value.to_owned()));
         }
-        Ok(())
+        if !self.input.is_empty() {
+            set("inputs", OverrideValue::Tables(self.inputs()?));
+        }
+        Ok(flags)
     }
 
-    fn inputs(&self, table: &mut Table) -> Result<(), CliError> {
-        if self.input.is_empty() {
-            return Ok(());
-        }
+    fn inputs(&self) -> Result<Vec<Vec<(String, String)>>, CliError> {
         let mut inputs = Vec::new();
         for pair in &self.input {
             let (source, target) =
                 pair.rsplit_once('=').ok_or_else(|| usage("--input", pair, "write SOURCE=TARGET"))?;
-            let source = if source.starts_with("blake3:") || source.starts_with("https:") || source.starts_with("job:")
-            {
-                source.to_owned()
-            } else {
-                text_of(&absolute(Path::new(source))?)?
-            };
-            let mut input = Table::new();
-            input.insert("source".to_owned(), source.into());
-            input.insert("target".to_owned(), target.into());
-            inputs.push(Value::Table(input));
+            let elsewhere = ["blake3:", "https:", "job:"].iter().any(|scheme| source.starts_with(scheme));
+            let source = if elsewhere { source.to_owned() } else { text_of(&absolute(Path::new(source))?)? };
+            inputs.push(vec![("source".to_owned(), source), ("target".to_owned(), target.to_owned())]);
         }
-        table.insert("inputs".to_owned(), Value::Array(inputs));
-        Ok(())
+        Ok(inputs)
     }
 
-    fn output(&self, table: &mut Table) -> Result<(), CliError> {
-        let Some(to) = &self.to else { return Ok(()) };
+    /// Adds the folder of the one output there is.
+    fn with_output(&self, mut flags: Vec<Override>, outputs: &[OutputSection]) -> Result<Vec<Override>, CliError> {
+        let Some(to) = &self.to else { return Ok(flags) };
+        let path = match outputs {
+            [] => "/out".to_owned(),
+            [only] => only.path.clone(),
+            _ => {
+                let error = CliError::usage("--to: the job file has several outputs");
+                return Err(error.hint("change their `to` in the file"));
+            }
+        };
         let to = if Path::new(to).is_absolute() {
             to.clone()
         } else {
@@ -215,33 +186,18 @@ impl JobArgs {
             let here = text_of(&here()?)?.replace('{', "{{");
             format!("{here}/{}", to.strip_prefix("./").unwrap_or(to))
         };
-        let outputs = table.entry("outputs").or_insert_with(|| Value::Array(vec![Value::Table(Table::new())]));
-        match outputs.as_array_mut().map(Vec::as_mut_slice) {
-            Some([Value::Table(only)]) => {
-                only.entry("path").or_insert_with(|| "/out".into());
-                only.insert("to".to_owned(), to.into());
-                Ok(())
-            }
-            _ => Err(CliError::usage("--to: the job file has several outputs").hint("change their `to` in the file")),
-        }
+        let output = vec![("path".to_owned(), path), ("to".to_owned(), to)];
+        flags.push(Override { path: "outputs".to_owned(), value: OverrideValue::Tables(vec![output]) });
+        Ok(flags)
     }
+}
+
+fn judged(name: &str, parsed: Result<Parsed, JobFileErrors>) -> Result<Parsed, CliError> {
+    parsed.map_err(|errors| CliError::Invalid { file: name.to_owned(), problems: errors.0 })
 }
 
 fn usage(flag: &str, value: &str, hint: &str) -> CliError {
     CliError::usage(format!("{flag} {value:?} has no \"=\"")).hint(hint)
-}
-
-fn texts_of(texts: &[String]) -> Value {
-    Value::Array(texts.iter().map(|text| text.as_str().into()).collect())
-}
-
-/// A table of the job file, made if it is not there. The empty name is the file itself.
-fn section<'a>(table: &'a mut Table, name: &str) -> Result<&'a mut Table, CliError> {
-    if name.is_empty() {
-        return Ok(table);
-    }
-    let value = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
-    value.as_table_mut().ok_or_else(|| CliError::usage(format!("{name} is no table in the job file")))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, CliError> {
@@ -268,31 +224,36 @@ fn job_name(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use souk_protocol::job_file::{self, Format};
+    use souk_protocol::job_file::{Format, JobFile};
 
     use super::*;
 
     const FILE: &str = "version = 1\nname = \"t\"\n[runtime]\nwasm = \"./m.wasm\"\nargs = [\"a\", \"b\"]\nenv = { A = \"1\", B = \"2\" }\n\
                         [array]\nmatrix = { X = [\"1\", \"2\"] }\n";
 
-    fn over(args: JobArgs) -> souk_protocol::JobFile {
-        let args = JobArgs { file: Some("job.toml".into()), ..args };
-        let text = args.over(FILE.as_bytes()).unwrap().unwrap();
-        job_file::parse(text.as_bytes(), Format::Toml).unwrap().file
+    fn over(file: &str, ending: &str, args: JobArgs) -> JobFile {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(format!("job.{ending}"));
+        std::fs::write(&path, file).unwrap();
+        JobArgs { file: Some(path), ..args }.job().unwrap().0.file
     }
 
     #[test]
     fn a_flag_replaces_the_whole_field() {
-        let file = over(JobArgs {
-            args: vec!["c".to_owned()],
-            count: Some(3),
-            env: vec!["A=x=y".to_owned()],
-            budget: Some("2 CR".to_owned()),
-            task_timeout: Some("5s".to_owned()),
-            input: vec!["/data=/in/data".to_owned()],
-            to: Some("/r/{index}".to_owned()),
-            ..JobArgs::default()
-        });
+        let file = over(
+            FILE,
+            "toml",
+            JobArgs {
+                args: vec!["c".to_owned()],
+                count: Some(3),
+                env: vec!["A=x=y".to_owned()],
+                budget: Some("2 CR".to_owned()),
+                task_timeout: Some("5s".to_owned()),
+                input: vec!["/data=/in/data".to_owned()],
+                to: Some("/r/{index}".to_owned()),
+                ..JobArgs::default()
+            },
+        );
         assert_eq!(file.runtime.args, ["c"]);
         assert_eq!(file.task_count(), 3);
         assert_eq!(file.runtime.env["A"], "x=y");
@@ -305,8 +266,17 @@ mod tests {
 
     #[test]
     fn without_flags_the_file_stays_as_it_is() {
-        let args = JobArgs { file: Some("job.toml".into()), ..JobArgs::default() };
-        assert_eq!(args.over(FILE.as_bytes()).unwrap(), None);
+        let file = over(FILE, "toml", JobArgs::default());
+        assert_eq!(file, job_file::parse(FILE.as_bytes(), Format::Toml).unwrap().file);
+    }
+
+    #[test]
+    fn flags_go_over_a_file_in_any_language() {
+        let yaml = "version: 1\nname: t\nruntime: {wasm: ./m.wasm}\noutputs: [{path: /out, to: ./r}]\n";
+        let flags = JobArgs { memory: Some("1GB".to_owned()), to: Some("/x".to_owned()), ..JobArgs::default() };
+        let file = over(yaml, "yaml", flags);
+        assert_eq!(file.outputs[0].to, "/x");
+        assert_eq!(file.resources.memory.lo.to_string(), "1 GB");
     }
 
     #[test]
@@ -317,12 +287,10 @@ mod tests {
             max_price: Some("0.05 CR/h".to_owned()),
             ..JobArgs::default()
         };
-        let (text, _, _) = args.source().unwrap();
-        let file = job_file::parse(&text, Format::Toml).unwrap().file;
+        let file = args.job().unwrap().0.file;
         assert_eq!(file.name, "hello");
         assert_eq!(file.runtime.args, ["--lr", "0.1"]);
         assert_eq!(file.market.max_price.unwrap().to_string(), "0.050000 CR/h");
-        assert_eq!(args.over(&text).unwrap(), None);
     }
 
     #[test]
