@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use souk_sandbox::{End, Folders, Limits, Pool, PoolConfig, SandboxError, self_test};
+use souk_sandbox::{End, Limits, Pool, PoolConfig, SandboxError, self_test};
 
 use crate::{
     bench::{Bench, gone, run_on, runner, short},

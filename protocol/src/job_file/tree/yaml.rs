@@ -174,6 +174,6 @@ fn is_float(unsigned: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let (whole, places) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-    let some = !(whole.is_empty() && places.is_empty()) && !exponent.is_empty();
+    let some = !(exponent.is_empty() || whole.is_empty() && places.is_empty());
     some && digits(whole) && digits(places) && digits(exponent)
 }
