@@ -129,13 +129,13 @@ async fn pings(context: &Context, session: &Session, args: &PingArgs) -> Result<
     let mut found = Vec::new();
     for _ in 0..args.count {
         let ping: Ping = session.client.get(&path).await?;
-        if !printer.is_json() && !printer.is_name() {
+        if !printer.is_structured() && !printer.is_name() {
             printer.line(format_args!("{}  {} ms", ping.peer.short(), millis(ping.micros)))?;
         }
         found.push(ping);
     }
-    if printer.is_json() {
-        printer.json(&found)?;
+    if printer.is_structured() {
+        printer.value(&found)?;
         return Ok(Exit::DONE);
     }
     let mut sorted: Vec<u64> = found.iter().map(|ping| ping.micros).collect();
