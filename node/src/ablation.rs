@@ -11,6 +11,7 @@ pub(crate) enum Step {
     /// Waiting for the journal's disk. Records are written, not synced.
     Journal,
     /// The sandbox: no process is asked, the output is made up.
+    #[cfg(feature = "ablation")]
     Sandbox,
 }
 
