@@ -44,6 +44,7 @@ mod world;
 pub mod invariant;
 mod ledger;
 mod report;
+pub mod study;
 
 pub use invariant::Invariant;
 pub use keys::Table;
