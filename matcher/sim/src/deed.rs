@@ -117,6 +117,9 @@ impl World<'_> {
         if self.withholds(from, message) {
             return;
         }
+        if let Some(facts) = &mut self.facts {
+            facts.said(message);
+        }
         let bytes = match message.encode() {
             Ok(bytes) => Arc::new(bytes),
             Err(error) => return self.violated(Invariant::MessagesFit, format!("node {from} sends {error}")),
@@ -288,6 +291,9 @@ impl World<'_> {
             node.outputs.insert(attempt);
         }
         self.ledger.ran(attempt, ended.outcome.run, ended.has_outputs);
+        if let Some(facts) = &mut self.facts {
+            facts.ran(now, index, ended.job, ended.outcome.run, ended.outcome.end);
+        }
         self.tell(|_| format!("{index} ends {attempt} {} after {} ms", ended.outcome.end, ended.outcome.run.0));
         if self.scenario.broken == Some(Broken::Overclaims) {
             ended.outcome.run = Millis(ended.outcome.run.0.saturating_mul(2));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use souk_matcher::{LeaseView, Outcome};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Bytes, Capacity, Hash, LeaseId, LogEnd, Millis, NodeId, Text, Timestamp, Work,
+    AttemptEnd, AttemptId, Bytes, Capacity, Hash, JobId, LeaseId, LogEnd, Millis, NodeId, Text, Timestamp, Work,
 };
 
 use crate::{
@@ -45,6 +45,8 @@ pub(crate) struct Due {
 pub(crate) struct Ended {
     /// What the executor tells of it.
     pub(crate) outcome: Outcome,
+    /// Of which job it was.
+    pub(crate) job: JobId,
     /// Whether there are outputs or logs to collect.
     pub(crate) has_outputs: bool,
 }
@@ -151,7 +153,7 @@ impl Executor {
             files: u32::from(has_outputs),
             telemetry: None,
         };
-        Some(Ended { outcome, has_outputs })
+        Some(Ended { outcome, job: running.work.job, has_outputs })
     }
 
     /// What is under way, each with its lease.
@@ -180,7 +182,7 @@ fn log_of(attempt: &AttemptId) -> LogEnd {
 
 #[cfg(test)]
 mod tests {
-    use souk_protocol::{Isolation, JobId, List, MilliCpu, Rate, Requirement, Runtime, WorkLimits};
+    use souk_protocol::{Isolation, List, MilliCpu, Rate, Requirement, Runtime, WorkLimits};
 
     use super::*;
 

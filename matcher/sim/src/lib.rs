@@ -37,6 +37,7 @@ mod network;
 mod node;
 
 mod deed;
+mod facts;
 mod rest;
 mod trace;
 mod world;

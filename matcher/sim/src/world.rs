@@ -6,6 +6,7 @@ use souk_matcher::{Event, Record, Token};
 use souk_protocol::{AttemptId, Message, NodeId, Offer, RunState, Verified};
 
 use crate::{
+    facts::Facts,
     faults,
     invariant::{Fault, Invariant},
     keys::{SimKey, Table},
@@ -92,6 +93,8 @@ pub(crate) struct World<'a> {
     rest_since: Option<Micros>,
     pub(crate) log: blake3::Hasher,
     trace: Option<&'a mut dyn FnMut(&str)>,
+    /// Notes for whoever measures.
+    pub(crate) facts: Option<&'a mut Facts>,
 }
 
 impl fmt::Debug for World<'_> {
@@ -134,6 +137,7 @@ impl<'a> World<'a> {
             rest_since: None,
             log: blake3::Hasher::new(),
             trace,
+            facts: None,
         };
         for (at, fault) in plan.faults {
             world.queue.push(at, Happening::Fault(fault));
@@ -335,7 +339,12 @@ impl<'a> World<'a> {
             let Some((token, bytes)) = node.disk.synced(now) else { return };
             let record = Record::decode(bytes);
             match record {
-                Ok(record) => self.ledger.durable(now, index, &id, &record),
+                Ok(record) => {
+                    if let Some(facts) = &mut self.facts {
+                        facts.durable(now, &id, &record);
+                    }
+                    self.ledger.durable(now, index, &id, &record);
+                }
                 Err(error) => self.violated(Invariant::ReplayFollows, format!("node {index} wrote {error}")),
             }
             // Between the sync and the word of it a node may be killed, too.

@@ -8,11 +8,14 @@ use crate::random::{Dice, MILLION};
 
 /// Longest run in a study. A few rows of the traces run for weeks: on a fleet of tens of GPUs such a one would hold a
 /// machine for the whole study, whatever the policy.
-pub const LONGEST: Millis = Millis(10 * 3_600_000);
+pub(super) const LONGEST: Millis = Millis(10 * 3_600_000);
 /// Shortest run in a study, as in the synthetic model.
-pub const SHORTEST: Millis = Millis(30_000);
+pub(super) const SHORTEST: Millis = Millis(30_000);
 /// How many times too long people say that their jobs take, each as likely as any other.
-pub const ESTIMATES: [u64; 4] = [1, 1, 2, 5];
+pub(super) const ESTIMATES: [u64; 4] = [1, 1, 2, 5];
+
+/// The worth of a job whose renter pays whatever is asked.
+pub const ANYTHING: Rate = Rate(u64::MAX);
 
 /// A share of GPUs in thousandths of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
@@ -49,7 +52,7 @@ pub struct Request {
     pub run: Millis,
     /// How long it may run: what its owner says.
     pub limit: Millis,
-    /// Most it pays for a GPU hour.
+    /// Most it pays for a GPU hour; [`ANYTHING`] without a limit.
     pub worth: Rate,
     /// How long it waits for its start. `None`: for ever.
     pub patience: Option<Millis>,

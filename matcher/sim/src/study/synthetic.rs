@@ -36,7 +36,7 @@ const PARTS: [(u64, u64); 8] = [(810, 40), (470, 19), (320, 12), (650, 9), (460,
 
 /// A class of service of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(super) enum Class {
     /// Latency-sensitive.
     Ls,
     /// Best effort.

@@ -26,13 +26,13 @@ const MAX_GPUS: u64 = 10_000;
 const MAX_SECONDS: u64 = 31_557_600_000;
 
 /// Tasks of the GPU trace.
-pub const PODS: &str = "openb_pods.csv";
+pub(super) const PODS: &str = "openb_pods.csv";
 /// Machines of the GPU trace.
-pub const NODES: &str = "openb_nodes.csv";
+pub(super) const NODES: &str = "openb_nodes.csv";
 /// Run times of another cluster.
-pub const RUNTIMES: &str = "philly_runtime.csv";
+pub(super) const RUNTIMES: &str = "philly_runtime.csv";
 /// Machines of a cluster with spot work.
-pub const SPOT_NODES: &str = "spot_gpu_nodes.csv";
+pub(super) const SPOT_NODES: &str = "spot_gpu_nodes.csv";
 
 /// Why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]

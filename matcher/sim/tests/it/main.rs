@@ -5,3 +5,4 @@ mod broken;
 mod market;
 mod plan;
 mod smoke;
+mod study;

@@ -49,7 +49,7 @@ impl Easy {
 
 impl Policy for Easy {
     fn name(&self) -> &'static str {
-        if self.knows_runs { "easy, run times known" } else { "easy" }
+        if self.knows_runs { "easy-known" } else { "easy" }
     }
 
     fn next(&mut self, hall: &Hall<'_>) -> Option<Placement> {

@@ -149,8 +149,8 @@ fn on_a_synthetic_trace_nothing_is_oversold_all_are_served_and_the_reference_is_
         assert!(story.fates.iter().all(|fate| fate.end.is_some()), "{} leaves somebody out", story.policy);
         utilisation.insert(story.policy.clone(), Figures::of(&all, &fleet, &story).utilisation);
     }
-    assert!(utilisation["easy"] > utilisation["fifo"], "{utilisation:?}");
-    assert!(utilisation["easy"] > 850_000, "{utilisation:?}");
+
+    assert!(utilisation["easy"] > utilisation["fifo"] + 100_000, "{utilisation:?}");
 }
 
 #[test]
