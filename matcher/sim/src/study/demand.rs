@@ -185,7 +185,7 @@ impl Demand {
         let places = self.requests.len().saturating_sub(count) + 1;
         let from = usize::try_from(Dice::new(seed, "window").below(places as u64)).unwrap_or(0);
         let requests: Vec<_> = self.requests.iter().skip(from).take(count).cloned().collect();
-        Self { requests, ..self.clone() }.from_zero()
+        Self { requests, ..self.clone() }.starting_at_zero()
     }
 
     /// Each arrival up to twice the mean gap later: another run of the same days.
@@ -197,7 +197,7 @@ impl Demand {
         for request in &mut moved.requests {
             request.at.0 += dice.below(most + 1);
         }
-        moved.from_zero()
+        moved.starting_at_zero()
     }
 
     /// Arrivals pressed together or drawn apart until the load on `fleet` is so many millionths. Jobs that no machine of
@@ -208,7 +208,7 @@ impl Demand {
         let mut scaled = self.clone();
         scaled.requests.retain(|request| request.gpu <= widest);
         scaled.left_out.too_wide += self.requests.len() - scaled.requests.len();
-        let mut scaled = scaled.from_zero();
+        let mut scaled = scaled.starting_at_zero();
         let (span, capacity) = (u128::from(scaled.span().0), u128::from(fleet.gpu().0) * u128::from(load));
         let wanted = (scaled.work() * u128::from(MILLION)).checked_div(capacity).unwrap_or(span);
         for request in &mut scaled.requests {
@@ -219,7 +219,7 @@ impl Demand {
     }
 
     /// In order, the first at zero.
-    fn from_zero(mut self) -> Self {
+    fn starting_at_zero(mut self) -> Self {
         self.requests.sort_by_key(|request| request.at);
         let first = self.requests.first().map_or(0, |request| request.at.0);
         for request in &mut self.requests {

@@ -53,7 +53,9 @@ pub fn best_price(demand: &Demand, fleet: &Fleet) -> Rate {
         };
         curves.iter().map(of).sum()
     };
-    let span = u128::from(demand.span().0.max(1));
+    // Where all come at once, capacity lasts as long as the longest of them.
+    let longest = demand.requests.iter().map(|request| request.run).max().unwrap_or_default();
+    let span = u128::from(demand.span().max(longest).0);
     let sold = |rate: Rate| -> u128 {
         let machines = fleet.machines.iter().filter(|machine| machine.floor <= rate);
         machines.map(|machine| u128::from(machine.gpu.0) * span).sum()
