@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use souk_protocol::{Announcement, Bid, Decline, Hash, Millis, NodeId, Rate, Verified};
+use souk_protocol::{Announcement, Bid, Decline, Hash, Millis, NodeId, Ppm, Rate, Verified};
 
 use crate::{
     event::AuctionReport,
-    rank::{self, Candidate, Loss},
+    rank::{self, Candidate, Cost, Loss},
 };
 
 /// Most providers invited to one round: enough for competition, few enough for one burst of messages.
@@ -211,7 +211,25 @@ pub struct Table {
 #[derive(Debug, Clone)]
 struct Entry {
     bid: Verified<Bid>,
+    cost: Cost,
     used: bool,
+}
+
+/// A bid that did not win, as its bidder is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loser {
+    /// Who bid.
+    pub provider: NodeId,
+    /// Hash of its bid.
+    pub bid: Hash,
+    /// Place of that hash among those of all bids, sorted.
+    pub index: usize,
+    /// Its neighbours on the way to the table's root.
+    pub path: Vec<Hash>,
+    /// Its rank, from 1; 0 if it will not do.
+    pub rank: u32,
+    /// How much dearer it is than the best, all things considered.
+    pub over: Ppm,
 }
 
 impl Table {
@@ -233,9 +251,33 @@ impl Table {
         let entries = ranked
             .iter()
             .filter_map(|candidate| bids.get(&candidate.document))
-            .map(|bid| Entry { bid: (*bid).clone(), used: false })
+            .map(|bid| Entry { bid: (*bid).clone(), cost: Cost::default(), used: false })
+            .zip(&ranked)
+            .map(|(entry, candidate)| Entry { cost: rank::cost(candidate, duration, loss), ..entry })
             .collect();
         Self { root, entries }
+    }
+
+    /// Who did not win, when the best take `wanted` slots.
+    #[must_use]
+    pub fn losers(&self, auction: &Auction, wanted: u32) -> Vec<Loser> {
+        let all: BTreeMap<Hash, NodeId> = auction.bids().map(|bid| (bid.hash(), bid.provider)).collect();
+        let hashes: Vec<Hash> = all.keys().copied().collect();
+        let mut places: BTreeMap<Hash, (u32, Cost, bool)> = BTreeMap::new();
+        let mut left = wanted;
+        for (rank, entry) in (1u32..).zip(&self.entries) {
+            places.insert(entry.bid.hash(), (rank, entry.cost, left > 0));
+            left = left.saturating_sub(entry.bid.slots);
+        }
+        let best = self.entries.first().map(|entry| entry.cost).unwrap_or_default();
+        let mut losers = Vec::new();
+        for (index, (bid, provider)) in all.iter().enumerate() {
+            let (rank, cost, won) = places.get(bid).copied().unwrap_or((0, best, false));
+            if let Some(path) = souk_protocol::merkle::path(&hashes, index).filter(|_| !won) {
+                losers.push(Loser { provider: *provider, bid: *bid, index, path, rank, over: cost.over(best) });
+            }
+        }
+        losers
     }
 
     /// What awards on this table name.

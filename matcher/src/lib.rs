@@ -67,7 +67,7 @@ pub use event::{
 };
 pub use filter::{Demand, Known, Miss, eligible};
 pub use job::{Attempt, AttemptState, Job, Task};
-pub use provider::{CapacityView, Earned, LeaseState, MAX_LEASES, Provider, ProviderLease};
+pub use provider::{CapacityView, Earned, LeaseState, MAX_LEASES, Outbid, Provider, ProviderLease};
 pub use record::{MAX_RECORD, OnceKey, Record, Verdict};
 pub use renter::{LeaseAccountView, Plan, PlannedOffer, Renter, RenterLeaseState, WorkError, work};
 pub use trader::{ReplayError, Trader};

@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 
 use souk_protocol::{
-    Announcement, AttemptId, Award, Balance, Capacity, Credits, LeaseEnd, LeaseFrame, LeaseId, List, Millis, NodeId,
-    Party, ReceiptFile, RunState, Sample, TaskResult, Timestamp, Verified, Work,
+    Announcement, AttemptId, Award, Balance, Capacity, Credits, JobId, LeaseEnd, LeaseFrame, LeaseId, List, Lost,
+    Millis, NodeId, Party, ReceiptFile, RunState, Sample, Tally, TaskResult, Timestamp, Verified, Work,
 };
 
 use crate::{
@@ -27,6 +27,7 @@ mod closed;
 mod end;
 mod lease;
 mod offer;
+mod outbid;
 mod replay;
 mod time;
 mod work;
@@ -35,6 +36,8 @@ use award::Answers;
 use closed::Closed;
 use lease::{Attempt, Lease, Phase};
 use offer::Offers;
+pub use outbid::Outbid;
+use outbid::Outbids;
 
 /// Leases that are not closed. Open ones are bounded by capacity; the others wait for a renter that may come back.
 pub const MAX_LEASES: usize = 4_096;
@@ -47,6 +50,7 @@ pub struct Provider {
     closed: Closed,
     answers: Answers,
     offers: Offers,
+    outbids: Outbids,
     draining: bool,
 }
 
@@ -159,6 +163,10 @@ impl Provider {
         award::award(self, award, work, cx);
     }
 
+    pub(crate) fn lost(&mut self, lost: &Lost, tally: &Tally, cx: &mut Context<'_>) {
+        outbid::lost(self, lost, tally, cx);
+    }
+
     pub(crate) fn frame(&mut self, from: NodeId, frame: LeaseFrame, cx: &mut Context<'_>) {
         let id = frame.lease;
         if let Some(lease) = self.leases.get_mut(&id) {
@@ -263,7 +271,18 @@ impl Provider {
     /// Why this node did not bid or accept, most frequent first.
     #[must_use]
     pub fn why(&self) -> Vec<Reason> {
-        self.desk.why()
+        self.desk.why().into_iter().chain(self.outbids.why()).collect()
+    }
+
+    /// What came of this node's bid on a job, if it did not win.
+    #[must_use]
+    pub fn outbid(&self, job: &JobId) -> Option<&Outbid> {
+        self.outbids.get(job)
+    }
+
+    /// Jobs on which this node bid in vain, the newest few.
+    pub fn outbids(&self) -> impl Iterator<Item = (&JobId, &Outbid)> {
+        self.outbids.iter()
     }
 
     /// What each peer brought in, by the books.

@@ -61,6 +61,20 @@ impl Cost {
         let whole = self.0.div_ceil(MILLION.saturating_mul(HOUR_MS));
         Credits(u64::try_from(whole).unwrap_or(u64::MAX))
     }
+
+    /// By how much it is above `best`, in millionths of that, rounded down; a hundred times as much at most.
+    #[must_use]
+    pub fn over(self, best: Self) -> Ppm {
+        const MOST: u128 = 100 * MILLION;
+        let more = self.0.saturating_sub(best.0);
+        // Multiplied first where that fits, so that small differences show.
+        let share = more.checked_mul(MILLION).map_or_else(
+            || more.checked_div(best.0.checked_div(MILLION).unwrap_or(1)),
+            |scaled| scaled.checked_div(best.0),
+        );
+        let share = share.unwrap_or(if more == 0 { 0 } else { MOST });
+        Ppm(u32::try_from(share.min(MOST)).unwrap_or(u32::MAX))
+    }
 }
 
 /// Price for `duration`, plus the expected loss, plus the time a slot idles on the way to the renter and back.

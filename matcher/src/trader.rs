@@ -167,6 +167,11 @@ fn route(renter: &mut Renter, provider: &mut Provider, from: NodeId, message: Me
             Ok(_) => cx.blame(from, "an award of or for somebody else"),
             Err(error) => cx.blame(from, format_args!("award: {error}")),
         },
+        Message::Lost(lost) => match cx.verify(&lost.tally) {
+            Ok(tally) if tally.renter == from => provider.lost(&lost, &tally, cx),
+            Ok(_) => cx.blame(from, "a tally of somebody else's auction"),
+            Err(error) => cx.blame(from, format_args!("tally: {error}")),
+        },
         Message::Lease(frame) => {
             if renter.knows(&frame.lease) {
                 renter.frame(from, frame, cx);

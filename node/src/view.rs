@@ -199,8 +199,8 @@ pub struct JobLease {
 pub struct Why {
     /// The job.
     pub id: JobId,
-    /// Where it is in its life.
-    pub state: JobState,
+    /// Where it is in its life; `lost` for a job of another node on which this one bid in vain.
+    pub state: String,
     /// The reasons, weightiest first.
     pub because: Vec<Reason>,
 }

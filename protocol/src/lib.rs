@@ -61,6 +61,7 @@ mod offer;
 mod receipt;
 mod result;
 mod signed;
+mod tally;
 mod telemetry;
 mod voucher;
 mod wire;
@@ -88,6 +89,7 @@ pub use signed::{Document, Key, MAX_PAYLOAD, Signed, Signer, Strict, Verified, V
 pub use spec::{
     Array, Input, InputFile, JobSpec, MAX_INPUT_FILES, MAX_SPEC, MAX_TASKS, Market, Module, Output, Retry, RetryOn, Sla,
 };
+pub use tally::{Lost, MAX_PATH, Tally};
 pub use telemetry::{Checkpoint, GpuSample, MAX_SAMPLES, Sample, first_link};
 pub use terms::{Isolation, Local, Mode, Pay, Requirement, Runtime, Terms, Tier, UnknownWord, Verify};
 pub use units::{BitsPerSecond, Bytes, Celsius, MilliCpu, MilliWatts, Millis, Ppm, Timestamp};

@@ -38,9 +38,77 @@ pub fn root(items: &[Hash]) -> Hash {
     level.first().copied().unwrap_or(Hash::of(&[]))
 }
 
+/// The path from the item at `index` up to [`root`]: its neighbours, lowest first (the audit path of RFC 6962, 2.1.1).
+/// `None` if there is no such item.
+#[must_use]
+pub fn path(items: &[Hash], index: usize) -> Option<Vec<Hash>> {
+    items.get(index)?;
+    let mut level: Vec<Hash> = items.iter().map(leaf).collect();
+    let mut at = index;
+    let mut path = Vec::new();
+    while level.len() > 1 {
+        // An odd one has no neighbour and is carried up.
+        path.extend(level.get(at ^ 1).copied());
+        at /= 2;
+        level = level
+            .chunks(2)
+            .filter_map(|pair| match pair {
+                [left, right] => Some(node(left, right)),
+                [only] => Some(*only),
+                _ => None,
+            })
+            .collect();
+    }
+    Some(path)
+}
+
+/// Whether `item` is the one at `index` of `count` items under `root`, by its [`path`].
+#[must_use]
+pub fn includes(root: &Hash, item: &Hash, index: usize, count: usize, path: &[Hash]) -> bool {
+    if index >= count {
+        return false;
+    }
+    let (mut at, mut width, mut hash) = (index, count, leaf(item));
+    let mut rest = path.iter();
+    while width > 1 {
+        let is_carried = at == width.saturating_sub(1) && at.is_multiple_of(2);
+        if !is_carried {
+            let Some(neighbour) = rest.next() else { return false };
+            hash = if at.is_multiple_of(2) { node(&hash, neighbour) } else { node(neighbour, &hash) };
+        }
+        at /= 2;
+        width = width.div_ceil(2);
+    }
+    rest.next().is_none() && hash == *root
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn each_item_has_a_path_to_the_root_and_only_in_its_own_place(count in 1usize..70, at in 0usize..70, other in 0usize..70) {
+            let items: Vec<Hash> = (0..count).map(|n| Hash::of(&n.to_le_bytes())).collect();
+            let (at, other) = (at % count, other % count);
+            let root = root(&items);
+            let way = path(&items, at).unwrap();
+            prop_assert!(includes(&root, &items[at], at, count, &way));
+            prop_assert_eq!(includes(&root, &items[other], at, count, &way), at == other);
+            prop_assert_eq!(includes(&root, &items[at], other, count, &way), at == other);
+            prop_assert!(!includes(&root, &items[at], at, count, &way[..way.len().saturating_sub(1)]) || way.is_empty());
+            prop_assert!(!includes(&root, &items[at], count, count, &way));
+        }
+    }
+
+    #[test]
+    fn there_is_no_path_to_what_is_not_there() {
+        assert_eq!(path(&[], 0), None);
+        assert_eq!(path(&[Hash([1; 32])], 1), None);
+        assert_eq!(path(&[Hash([1; 32])], 0), Some(Vec::new()));
+    }
 
     #[test]
     fn an_odd_leaf_is_carried_up() {

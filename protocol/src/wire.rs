@@ -13,6 +13,7 @@ use crate::{
     receipt::{Close, LeaseEnd, Receipt},
     result::TaskResult,
     signed::Signed,
+    tally::Lost,
     telemetry::Checkpoint,
     units::{Millis, Timestamp},
     voucher::{Discharge, Voucher},
@@ -66,6 +67,8 @@ pub enum Message {
     },
     /// Either side: something on a lease.
     Lease(LeaseFrame),
+    /// Renter: a bid that did not win, and the proof that it was counted.
+    Lost(Lost),
 }
 
 /// A file small enough to travel in a message.

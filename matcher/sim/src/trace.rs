@@ -8,6 +8,7 @@ pub(crate) fn message(message: &Message) -> String {
         Message::Announce(_) => "announce".to_owned(),
         Message::Bid(bid) => format!("bid {:?}", bid.peek().map(|bid| (bid.rate, bid.slots))),
         Message::Decline(decline) => format!("decline {decline}"),
+        Message::Lost(lost) => format!("lost rank {} over {}", lost.rank, lost.over),
         Message::Award { award, work, .. } => {
             let attempts: Vec<_> = work.iter().map(|work| work.attempt.to_string()).collect();
             format!("award {:?} {attempts:?}", award.peek().map(|award| award.lease))

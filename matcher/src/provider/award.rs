@@ -40,6 +40,11 @@ impl Answers {
         }
     }
 
+    /// What was answered to a call, if it was a bid.
+    pub(super) fn bid(&self, call: &Hash) -> Option<&Signed<Bid>> {
+        self.bids.get(call)
+    }
+
     fn keep_bid(&mut self, call: Hash, bid: Signed<Bid>) {
         if self.bids.insert(call, bid).is_none() {
             self.calls.push_back(call);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use souk_protocol::{Announcement, Basis, Bid, Decline, DeclineCode, Hash, JobId, Message, NodeId, Rate, Verified};
+use souk_protocol::{
+    Announcement, Basis, Bid, Decline, DeclineCode, Hash, JobId, List, Lost, Message, NodeId, Rate, Tally, Verified,
+};
 
 use super::{
     Renter,
@@ -11,7 +13,7 @@ use super::{
     reason,
 };
 use crate::{
-    auction::{self, Auction, Heard, Invitee, Table, count},
+    auction::{self, Auction, Heard, Invitee, Loser, Table, count},
     context::Context,
     event::Reason,
     filter::{self, Miss},
@@ -167,6 +169,7 @@ impl Renter {
         });
         let report = auction.report(listed.collect(), cx.now.mono);
         let empty = table.is_used_up();
+        let (root, losers) = (table.root(), table.losers(&auction, wanted));
         let full = auction.declines().any(|(_, decline)| is_about_room(decline.code));
         let hints = why_no_bids(&auction, &unfit);
         self.reported(id, report, cx);
@@ -182,6 +185,7 @@ impl Renter {
             }
             self.award_by_table(id, wanted, cx);
         }
+        tell_losers(&auction, root, &losers, cx);
         self.show_state(id, cx);
     }
 
@@ -227,6 +231,34 @@ impl Renter {
             }
             self.close_auction(&id, cx);
         }
+    }
+}
+
+/// Tells those that did not win how far off they were, with the proof that they were counted. One signature commits to
+/// the whole table, whoever asks.
+fn tell_losers(auction: &Auction, root: Hash, losers: &[Loser], cx: &mut Context<'_>) {
+    if losers.is_empty() {
+        return;
+    }
+    let tally = Tally {
+        announcement: auction.call().hash(),
+        renter: cx.me(),
+        table: root,
+        bids: count(auction.bids().count()),
+        at: cx.now.wall,
+    };
+    let Some(tally) = cx.sign(&tally) else { return };
+    for loser in losers {
+        let Ok(path) = List::try_from(loser.path.clone()) else { continue };
+        let lost = Lost {
+            tally: tally.signed().clone(),
+            bid: loser.bid,
+            index: count(loser.index),
+            path,
+            rank: loser.rank,
+            over: loser.over,
+        };
+        cx.send(loser.provider, Message::Lost(lost));
     }
 }
 

@@ -11,7 +11,9 @@ use axum::{
 };
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
-use souk_matcher::{Attempt, AttemptState, Event, Job, JobState, LeaseAccountView, Notice, RenterLeaseState, Trader};
+use souk_matcher::{
+    Attempt, AttemptState, Event, Job, JobState, LeaseAccountView, Notice, Reason, RenterLeaseState, Trader,
+};
 use souk_protocol::{
     EntryKind, JobId, JobSpec, LeaseId, MAX_MANIFEST, MAX_RECEIPT_FILE, MAX_TASKS, Manifest, Party, RECEIPT_MAGIC,
     codec,
@@ -21,6 +23,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::{App, State, error::ApiError};
 use crate::{
     data::stored,
+    market::NodeGone,
     view::{
         self, Big, Cost, JobLease, JobSummary, LeaseCost, OutputEntry, OutputFolder, OutputKind, ReceiptSummary,
         SubmitRequest, Submitted, TaskOutputs, Why,
@@ -141,7 +144,7 @@ pub(super) async fn submit(
                     return Ok(Json(Submitted { id: job }));
                 }
             }
-            Err(RecvError::Closed) => return Err(crate::market::NodeGone.into()),
+            Err(RecvError::Closed) => return Err(NodeGone.into()),
         }
     }
 }
@@ -266,11 +269,27 @@ fn lease_view(lease: LeaseAccountView) -> JobLease {
 
 /// `GET /v1/jobs/{id}/why`
 pub(super) async fn why(axum::extract::State(state): App, Path(id): Path<String>) -> Result<Json<Why>, ApiError> {
-    let job = resolve(&state, &id).await?;
+    let job = match resolve(&state, &id).await {
+        Ok(job) => job,
+        Err(error) => return bid_in_vain(&state, &id).await?.map(Json).ok_or(error),
+    };
     let look = move |trader: &Trader| {
-        trader.renter.job(&job).map(|found| Why { id: job, state: found.state(), because: found.why() })
+        let found = trader.renter.job(&job)?;
+        Some(Why { id: job, state: found.state().word().to_owned(), because: found.why() })
     };
     state.node.market().with(look).await?.map(Json).ok_or_else(|| no_job(&id))
+}
+
+/// Why this node does not work on another's job: its bid did not win.
+async fn bid_in_vain(state: &State, id: &str) -> Result<Option<Why>, NodeGone> {
+    let prefix = id.to_ascii_lowercase();
+    let look = move |trader: &Trader| {
+        let mut found = trader.provider.outbids().filter(|(job, _)| job.to_string().starts_with(&prefix));
+        let (job, outbid) = found.next().filter(|_| prefix.len() >= MIN_PREFIX)?;
+        let because = Reason { code: "outbid".to_owned(), text: outbid.text(), count: 1, nearest: None };
+        found.next().is_none().then(|| Why { id: *job, state: "lost".to_owned(), because: vec![because] })
+    };
+    state.node.market().with(look).await
 }
 
 /// `POST /v1/jobs/{id}/cancel`

@@ -174,7 +174,7 @@ pub(crate) async fn run(context: &Context, args: &DemoArgs) -> Result<Exit, CliE
         Err(CliError::Job {
             exit: 100,
             code: "job_failed",
-            message: format!("the demo's job is {}", super::job::state(report.job.state)),
+            message: format!("the demo's job is {}", report.job.state.word()),
             hint: None,
             nearest: Vec::new(),
         })

@@ -106,20 +106,6 @@ pub(crate) fn segment(id: &str) -> Result<&str, CliError> {
     }
 }
 
-/// The word for a state.
-pub(crate) const fn state(state: JobState) -> &'static str {
-    match state {
-        JobState::Bidding => "bidding",
-        JobState::Placing => "placing",
-        JobState::Running => "running",
-        JobState::Verifying => "verifying",
-        JobState::Succeeded => "succeeded",
-        JobState::Failed => "failed",
-        JobState::Cancelled => "cancelled",
-        JobState::Expired => "expired",
-    }
-}
-
 pub(crate) const fn task_state(state: TaskState) -> &'static str {
     match state {
         TaskState::Queued => "queued",
@@ -152,7 +138,7 @@ async fn get(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
     printer.line(format_args!("job      {}", job.id))?;
     printer.line(format_args!("name     {}", job.name))?;
     let because = job.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
-    printer.line(format_args!("state    {}{because}", state(job.state)))?;
+    printer.line(format_args!("state    {}{because}", job.state.word()))?;
     let budget = job.budget.map_or_else(String::new, |budget| format!(" of at most {budget}"));
     printer.line(format_args!("cost     {}{budget}", job.cost))?;
     printer.line(format_args!("age      {}", ago(job.submitted)))?;
@@ -202,7 +188,7 @@ async fn why(context: &Context, args: &OneJob) -> Result<Exit, CliError> {
         printer.value(&why)?;
         return Ok(Exit::DONE);
     }
-    printer.line(format_args!("{} is {}", why.id.short(), state(why.state)))?;
+    printer.line(format_args!("{} is {}", why.id.short(), why.state))?;
     for because in &why.because {
         printer.line(format_args!("  {}", reason(because)))?;
     }
@@ -298,7 +284,7 @@ fn show_end(context: &Context, job: &Job) -> Result<(), CliError> {
     if printer.is_name() {
         return printer.line(job.id);
     }
-    printer.line(format_args!("{}  {}  {}", job.id.short(), state(job.state), job.cost.short()))
+    printer.line(format_args!("{}  {}  {}", job.id.short(), job.state.word(), job.cost.short()))
 }
 
 /// What the end of a job means to the exit code; `None` for success.
@@ -340,7 +326,7 @@ pub(crate) fn end_error(job: &Job, because: &[Reason]) -> Option<CliError> {
         }
         JobState::Failed => Some(ended(100, "job_failed", format!("job {short} failed: {of}"))),
         JobState::Bidding | JobState::Placing | JobState::Running | JobState::Verifying => {
-            Some(ended(101, "not_finished", format!("job {short} is still {}: {of}", state(job.state))))
+            Some(ended(101, "not_finished", format!("job {short} is still {}: {of}", job.state.word())))
         }
     }
 }

@@ -58,7 +58,7 @@ fn show(context: &Context, jobs: &[JobSummary]) -> Result<(), CliError> {
                 table.row([
                     job.id.short(),
                     job.name.clone(),
-                    super::job::state(job.state).to_owned(),
+                    job.state.word().to_owned(),
                     format!("{}/{}", job.done, job.tasks),
                     job.cost.short(),
                     ago(job.submitted),

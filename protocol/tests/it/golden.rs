@@ -33,6 +33,7 @@ fn vectors() -> String {
         vector("Offer", &samples::offer(), &provider),
         vector("Announcement", &samples::announcement(), &renter),
         vector("Bid", &samples::bid(), &provider),
+        vector("Tally", &samples::tally(), &renter),
         vector("Award", &samples::award(), &renter),
         vector("Accepted", &samples::accepted(), &provider),
         vector("TaskResult", &samples::result(), &provider),

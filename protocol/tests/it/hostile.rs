@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use souk_protocol::{
     Announcement, Answer, Ask, Award, Bid, BlobRequest, Checkpoint, Document, LogFrame, MAX_MESSAGE, Manifest, Message,
-    Offer, Receipt, ReceiptFile, Signed, Strict, TaskResult, Voucher, Work, codec,
+    Offer, Receipt, ReceiptFile, Signed, Strict, Tally, TaskResult, Voucher, Work, codec,
 };
 
 use crate::samples;
@@ -20,6 +20,7 @@ fn never_panics(bytes: &[u8]) {
     signed::<Offer>(bytes);
     signed::<Announcement>(bytes);
     signed::<Bid>(bytes);
+    signed::<Tally>(bytes);
     signed::<Award>(bytes);
     signed::<TaskResult>(bytes);
     signed::<Checkpoint>(bytes);
@@ -41,7 +42,7 @@ proptest! {
 
     #[test]
     fn a_message_with_changed_bytes_is_refused_or_reads_back_the_same(
-        which in 0usize..19,
+        which in 0usize..20,
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         let messages = samples::messages();
@@ -57,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_cut_short_or_followed_by_bytes_is_refused(which in 0usize..19, cut in any::<prop::sample::Index>(), extra in 1usize..9) {
+    fn a_message_cut_short_or_followed_by_bytes_is_refused(which in 0usize..20, cut in any::<prop::sample::Index>(), extra in 1usize..9) {
         let messages = samples::messages();
         let bytes = messages[which % messages.len()].encode().unwrap();
         prop_assert!(Message::decode(&bytes[..cut.index(bytes.len())]).is_err());

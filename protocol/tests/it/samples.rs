@@ -104,6 +104,10 @@ pub(crate) fn bid() -> Bid {
     }
 }
 
+pub(crate) fn tally() -> Tally {
+    Tally { announcement: Hash([4; 32]), renter: renter().id(), table: Hash([6; 32]), bids: 9, at: AT }
+}
+
 pub(crate) fn award() -> Award {
     Award {
         lease: LeaseId([7; 16]),
@@ -270,6 +274,14 @@ pub(crate) fn messages() -> Vec<Message> {
             work: list(vec![work()]),
             files: list(vec![SmallFile { bytes: list(vec![1, 2, 3]) }]),
         },
+        Message::Lost(Lost {
+            tally: Signed::sign(&tally(), &renter).unwrap().into_signed(),
+            bid: Hash([5; 32]),
+            index: 3,
+            path: list(vec![Hash([1; 32]), Hash([2; 32])]),
+            rank: 4,
+            over: Ppm(120_000),
+        }),
         frame(Control::Heartbeat),
         frame(Control::Resume),
         frame(Control::Accepted(Signed::sign(&accepted(), &provider).unwrap().into_signed())),

@@ -1,4 +1,4 @@
-use souk_protocol::{Announcement, Bid};
+use souk_protocol::{Announcement, Bid, Lost, Ppm, Tally};
 
 use super::*;
 
@@ -55,6 +55,46 @@ fn an_announcement_is_answered_with_a_price_that_holds_nothing() {
     let out = stall.message(stall.award_message(&award, &[0, 1, 2, 3]));
     assert_eq!(runs(&out), [0, 1, 2, 3]);
     assert_eq!(stall.trader.provider.capacity().free.cpu.0, 0);
+}
+
+#[test]
+fn an_outcome_that_does_not_count_the_bid_is_a_lie() {
+    type Change = fn(&mut Lost);
+    let others: Vec<Hash> = (1..=8).map(|n| Hash([n * 16; 32])).collect();
+    let told = |change: Change| {
+        let mut stall = Stall::new();
+        let call = call(&stall);
+        let out = announce(&mut stall, &call);
+        let own = bid(&stall, &out).hash();
+        let mut all = others.clone();
+        all.push(own);
+        all.sort();
+        let index = all.iter().position(|hash| *hash == own).unwrap();
+        let tally = Tally {
+            announcement: Signed::sign(&call, &stall.renter).unwrap().hash(),
+            renter: stall.renter_id(),
+            table: souk_protocol::merkle::root(&all),
+            bids: 9,
+            at: at(stall.now).wall,
+        };
+        let path = souk_protocol::merkle::path(&all, index).unwrap();
+        let mut lost = Lost {
+            tally: Signed::sign(&tally, &stall.renter).unwrap().into_signed(),
+            bid: own,
+            index: u32::try_from(index).unwrap(),
+            path: List::try_from(path).unwrap(),
+            rank: 4,
+            over: Ppm(123_000),
+        };
+        change(&mut lost);
+        let out = stall.message(Message::Lost(lost));
+        let blamed = out.iter().any(|output| matches!(output, Output::Blame { .. }));
+        (blamed, stall.trader.provider.outbid(&JOB).map(crate::Outbid::text))
+    };
+    assert_eq!(told(|_| {}), (false, Some("lost: rank 4 of 9, 12 % over".to_owned())));
+    assert_eq!(told(|lost| lost.index += 1), (true, None));
+    assert_eq!(told(|lost| lost.bid = Hash([16; 32])), (true, None));
+    assert_eq!(told(|lost| lost.path = List::default()), (true, None));
 }
 
 #[test]

@@ -30,6 +30,21 @@ fn an_auction_takes_two_round_trips_and_awards_the_best() {
 }
 
 #[test]
+fn those_that_lose_learn_their_rank_and_that_they_were_counted() {
+    let mut world = World::new(vec![priced(400_000, 0), priced(200_000, 0), priced(300_000, 0)]);
+    world.submit(auction(1));
+    assert_eq!(world.run_to_end(5_000), JobState::Succeeded);
+    let job = world.job().id();
+    let told = |index: usize| world.trader(index).provider.outbid(&job).map(crate::Outbid::text);
+    // All are equally near and unknown, so that the distance is that of the rates.
+    assert_eq!(told(1).as_deref(), Some("lost: rank 3 of 3, 100 % over"));
+    assert_eq!(told(2), None);
+    assert_eq!(told(3).as_deref(), Some("lost: rank 2 of 3, 50 % over"));
+    let why = world.trader(1).provider.why();
+    assert_eq!((why[0].code.as_str(), why[0].count), ("outbid", 1));
+}
+
+#[test]
 fn a_silent_invitee_is_waited_for_no_longer_than_its_own_round_trip() {
     let mut world = World::new(vec![priced(400_000, 0), priced(200_000, 0)]);
     world.cut = vec![2];

@@ -79,7 +79,7 @@ fn summary(job: &Job) -> String {
         if attempts as u64 > tasks { format!(" in {}", count(attempts as u64, "attempt")) } else { String::new() };
     let took =
         job.ended.map_or_else(String::new, |ended| format!(", {}", duration(ended.saturating_since(job.submitted))));
-    format!("job {} {}: {of} done{again}{took}, cost {}", job.id.short(), job::state(job.state), job.cost.short())
+    format!("job {} {}: {of} done{again}{took}, cost {}", job.id.short(), job.state.word(), job.cost.short())
 }
 
 /// Two digits are enough for a summary.
@@ -110,7 +110,7 @@ pub(crate) fn tell_detached(context: &Context, job: &Job) {
     let short = job.id.short();
     context.printer.talk(format_args!(
         "\ndetached: job {short} goes on ({}, {done}/{} done) and costs {cost}; souk cancel {short} stops it",
-        job::state(job.state),
+        job.state.word(),
         job.tasks.len()
     ));
 }

@@ -76,7 +76,7 @@ impl Follow<'_> {
             signal = signals.next() => return Err(signal.error()),
         }
         if let Ok(job) = self.job().await {
-            let text = format!("job {} is {}, cost {}", self.job.short(), job::state(job.state), job.cost.short());
+            let text = format!("job {} is {}, cost {}", self.job.short(), job.state.word(), job.cost.short());
             self.context.printer.talk(text);
         }
         Err(why)
@@ -135,7 +135,7 @@ impl Follow<'_> {
                     // More slots are sought while tasks run: what runs says more.
                     JobState::Bidding | JobState::Placing | JobState::Verifying
                         if seen.started && because.is_empty() => {}
-                    _ => stages.stage(&format!("{}{because}", job::state(*state)), true),
+                    _ => stages.stage(&format!("{}{because}", state.word()), true),
                 }
             }
             JobEventKind::Auction(auction) if !seen.started => {

@@ -16,7 +16,7 @@ pub(crate) fn event_text(event: &JobEventKind) -> String {
         JobEventKind::State { state, because } => {
             let because: Vec<String> = because.iter().map(job::reason).collect();
             let because = if because.is_empty() { String::new() } else { format!(": {}", because.join("; ")) };
-            format!("job is {}{because}", job::state(*state))
+            format!("job is {}{because}", state.word())
         }
         JobEventKind::Auction(auction) => auction_text(auction),
         JobEventKind::Leased { lease, provider, rate, slots } => {
