@@ -9,6 +9,10 @@ use std::collections::VecDeque;
 
 use souk_protocol::{Control, LeaseFrame, LeaseId, Millis};
 
+/// Something is said on a lease at least so often, by either side: a third of the silence that makes a peer unknown.
+pub(crate) const HEARTBEAT: Millis = Millis(5_000);
+/// A message is acknowledged within this time, with the next message if there is one before.
+pub(crate) const ACK_WITHIN: Millis = Millis(200);
 /// Most messages kept for a peer that does not acknowledge. A lease has at most its slots' tasks under way, so a
 /// longer queue means a peer that is gone; the oldest are the ones that matter, so a new one is refused.
 const MAX_KEPT: usize = 1_024;

@@ -263,6 +263,13 @@ impl Desk {
         true
     }
 
+    /// Forgets an own bid: it has become a lease, so no other award can rest on it and it counts no more.
+    pub fn close_bid(&mut self, hash: &Hash) {
+        if let Some(bid) = self.bids.remove(hash) {
+            self.bid_ends.remove(&(bid.valid_until, *hash));
+        }
+    }
+
     /// An own bid, valid or not, as long as it is remembered.
     #[must_use]
     pub fn bid(&self, hash: &Hash) -> Option<&OwnBid> {

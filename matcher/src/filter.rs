@@ -1,8 +1,8 @@
 //! Whether an offer or a bid will do: each hard constraint with its reason and how near it came.
 
 use souk_protocol::{
-    Bid, Credits, GpuOffer, GpuRequest, Isolation, Market, Millis, NodeId, Offer, Params, Ppm, Rate, Requirement, Sla,
-    Terms, Tier, Timestamp,
+    Announcement, Bid, Credits, GpuOffer, GpuRequest, Isolation, Market, Millis, NodeId, Offer, Params, Ppm, Rate,
+    Requirement, Sla, Terms, Tier, Timestamp,
 };
 
 /// A constraint that is not met.
@@ -153,6 +153,17 @@ pub fn bid(bid: &Bid, demand: &Demand<'_>, known: &Known, now: Timestamp) -> Res
     misses.extend(money(bid.rate, demand));
     misses.extend(measured(&bid.provider, demand, known));
     misses.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Whether `bid` was made before the call that it answers: a bid kept from another time, or a clock that is off by more
+/// than the network allows.
+#[must_use]
+pub fn stale(bid: &Bid, call: &Announcement, skew: Millis) -> Option<Miss> {
+    let early = call.issued.saturating_since(bid.issued);
+    (early > skew).then(|| {
+        let nearest = format!("made {early} before it");
+        Miss::hard("stale", "a bid made after its announcement", nearest, early.saturating_sub(skew).0)
+    })
 }
 
 fn words<T: std::fmt::Display>(items: impl Iterator<Item = T>) -> String {

@@ -39,6 +39,7 @@ pub mod price;
 mod account;
 mod books;
 mod channel;
+mod transfer;
 
 mod desk;
 mod provider;
@@ -52,6 +53,8 @@ mod renter;
 
 pub mod invariant;
 
+#[cfg(test)]
+extern crate self as souk_matcher; // `testing` is a part of two test crates
 #[cfg(test)]
 mod testing;
 

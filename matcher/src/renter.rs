@@ -57,7 +57,7 @@ const STALLED: Millis = Millis(600_000);
 const BACKOFF_FIRST: Millis = Millis(200);
 /// Longest.
 const BACKOFF_MAX: Millis = Millis(5_000);
-/// How long a provider that broke a promise is passed over by the same job.
+/// How long a provider that broke a promise is passed over by the same job, or one that stumbles comes second.
 const AVOID: Millis = Millis(30_000);
 
 /// The renter's side of this node.
@@ -99,6 +99,9 @@ struct Placing {
     refused: BTreeSet<NodeId>,
     /// Providers that broke a promise, and until when they are passed over.
     avoid: BTreeMap<NodeId, Millis>,
+    /// Providers that lost a task more than once in restarts of their own and said so, and until when others are
+    /// preferred. They are honest and there: if nobody else would do, they do.
+    stumbled: BTreeMap<NodeId, Millis>,
     /// Providers that declined for a reason that waiting does not change. They may be asked again, but a job whose hope
     /// they are has none.
     hopeless: BTreeSet<NodeId>,
@@ -137,6 +140,7 @@ impl Placing {
         self.retry_at = None;
         self.refused.clear();
         self.avoid.retain(|_, until| *until > now);
+        self.stumbled.retain(|_, until| *until > now);
     }
 
     /// Somebody matched.
@@ -148,6 +152,11 @@ impl Placing {
 
     fn passes_over(&self, provider: &NodeId, now: Millis) -> bool {
         self.refused.contains(provider) || self.avoid.get(provider).is_some_and(|until| *until > now)
+    }
+
+    /// Whether others are preferred to this provider.
+    fn is_second_choice(&self, provider: &NodeId, now: Millis) -> bool {
+        self.stumbled.get(provider).is_some_and(|until| *until > now)
     }
 }
 

@@ -1,12 +1,12 @@
-//! What the tests of several parts need: keys, a usual slot, usual terms.
+//! What the tests of several parts need: keys, a usual slot, usual terms. The tests of the whole crate in `tests/it` take
+//! in this file too, so it names the crate as they do.
 
+use souk_matcher::{Now, Policy, Settings};
 use souk_protocol::{
     Announcement, Array, Bytes, Capacity, Credits, Hash, Isolation, JobId, JobSpec, Key, List, Local, Market, MilliCpu,
     Millis, Mode, Module, NetworkId, NodeId, Offer, Params, Pay, PriceList, Rate, Requirement, Retry, RetryOn, Runtime,
     Signer, Sla, Strict, Terms, Text, Tier, Timestamp, Verifier, Verify, VerifyError,
 };
-
-use crate::event::{Now, Policy, Settings};
 
 /// A real key that checks strictly.
 #[derive(Debug)]
@@ -98,6 +98,19 @@ pub(crate) fn policy() -> Policy {
         deny: Vec::new(),
         addresses: Vec::new(),
     }
+}
+
+/// Every order of the numbers below `count`.
+pub(crate) fn permutations(count: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..count {
+        let longer = |order: &Vec<usize>| {
+            let left: Vec<_> = (0..count).filter(|next| !order.contains(next)).collect();
+            left.into_iter().map(|next| [order.as_slice(), &[next]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
 }
 
 /// One task by whatever way, tried three times where it is nobody's doing.

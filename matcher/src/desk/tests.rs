@@ -141,9 +141,9 @@ fn a_slot_count_that_overflows_is_refused() {
     assert_eq!(desk.used(), Capacity::default());
 }
 
-/// Case M3: bids that have ended do not count against the bound.
+/// Case M3: the bound is exact, and bids that have ended or became leases do not count against it.
 #[test]
-fn bids_are_bounded_and_ended_ones_make_room() {
+fn bids_are_bounded_and_closed_ones_make_room() {
     let mut desk = desk();
     let bid = |until| OwnBid {
         renter: RENTER,
@@ -156,11 +156,19 @@ fn bids_are_bounded_and_ended_ones_make_room() {
     };
     let hash = |n: usize| Hash::of(&n.to_le_bytes());
     for n in 0..MAX_BIDS {
-        assert!(desk.remember_bid(hash(n), bid(100), Timestamp(50)));
+        assert!(desk.remember_bid(hash(n), bid(100), Timestamp(50)), "bid {n} of {MAX_BIDS}");
     }
     assert!(!desk.remember_bid(hash(MAX_BIDS), bid(100), Timestamp(100)));
-    assert!(desk.remember_bid(hash(MAX_BIDS), bid(200), Timestamp(101)));
-    assert_eq!(desk.bids.len(), 1);
+    // The same bid again is no other one.
+    assert!(desk.remember_bid(hash(0), bid(100), Timestamp(100)));
+    // One that became a lease makes room for one more, and for no second.
+    desk.close_bid(&hash(7));
+    desk.close_bid(&hash(7));
+    assert!(desk.remember_bid(hash(MAX_BIDS), bid(100), Timestamp(100)));
+    assert!(!desk.remember_bid(hash(MAX_BIDS + 1), bid(100), Timestamp(100)));
+    // All of them have ended.
+    assert!(desk.remember_bid(hash(MAX_BIDS + 1), bid(200), Timestamp(101)));
+    assert_eq!((desk.bids.len(), desk.bid_ends.len()), (1, 1));
 }
 
 #[test]

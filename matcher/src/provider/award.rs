@@ -10,11 +10,13 @@ use souk_protocol::{
 use super::{MAX_LEASES, Provider, SIDE, lease::Lease, work};
 use crate::{
     context::Context,
-    desk::{BID_BEYOND, OwnBid, Refusal, Wanted},
+    desk::{BID_BEYOND, MAX_BIDS, OwnBid, Refusal, Wanted},
     event::{Notice, Output, Reason},
     record::Record,
 };
 
+/// Bids whose answer is kept, so that a repeated announcement gets the same one: as many as awards may rest on.
+const MAX_CALLS: usize = MAX_BIDS;
 /// Declined awards whose answer is kept, so that a repeated award is not judged anew. An award is repeated within its
 /// two seconds or never.
 const MAX_ANSWERS: usize = 1_024;
@@ -49,7 +51,7 @@ impl Answers {
         if self.bids.insert(call, bid).is_none() {
             self.calls.push_back(call);
         }
-        if self.calls.len() > MAX_ANSWERS
+        if self.calls.len() > MAX_CALLS
             && let Some(oldest) = self.calls.pop_front()
         {
             self.bids.remove(&oldest);
@@ -217,6 +219,9 @@ fn accept(
     };
     let accepted = cx.sign(&accepted).ok_or_else(unfit)?;
     provider.desk.take(award.lease, &award.requirement, award.slots)?;
+    if let Basis::Bid { bid, table: _ } = award.basis {
+        provider.desk.close_bid(&bid);
+    }
     open(provider, award, accepted, work, cx);
     Ok(())
 }

@@ -14,10 +14,8 @@ use crate::{
     context::Context,
     event::{Notice, Output},
     record::Record,
+    transfer::allowance,
 };
-
-/// The slowest rate at which outputs are expected to be fetched, in bytes a millisecond: 256 kB a second.
-const SLOWEST_FETCH: u64 = 256;
 
 impl Provider {
     /// A message of the renter, in its turn.
@@ -204,11 +202,6 @@ pub(super) fn close(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>)
     }
     cx.persist(Record::Close(signed.into_signed()), vec![Output::Forget { lease: *id }]);
     provider.settle_receipt(id, None);
-}
-
-/// How long a voucher may take after a result is acknowledged: the grace, and the time to fetch its outputs.
-pub(super) fn allowance(grace: Millis, output: u64) -> Millis {
-    grace.saturating_add(Millis(output.checked_div(SLOWEST_FETCH).unwrap_or(0)))
 }
 
 /// When this lease is given up as unpaid, if nothing else is heard.

@@ -18,10 +18,6 @@ use crate::{
 const MIN_QUEUE: usize = 16;
 /// And at most: a task may be 160 kB.
 const MAX_QUEUE: usize = 256;
-/// Something is said on a lease at least so often.
-pub(super) const HEARTBEAT: Millis = Millis(5_000);
-/// A message is acknowledged within this time, with the next message if there is one before.
-pub(super) const ACK_WITHIN: Millis = Millis(200);
 
 /// A signed agreement and the work under it.
 #[derive(Debug, Clone)]

@@ -4,11 +4,11 @@ use souk_protocol::{AttemptEnd, Control, LeaseEnd, LeaseFrame, LeaseId, Millis, 
 
 use super::{
     Provider, end,
-    lease::{ACK_WITHIN, Attempt, HEARTBEAT, Lease, Phase},
+    lease::{Attempt, Lease, Phase},
     work,
 };
 use crate::{
-    channel::{Channel, Heard},
+    channel::{ACK_WITHIN, Channel, HEARTBEAT, Heard},
     context::Context,
     event::{Output, Settings},
 };

@@ -37,7 +37,7 @@ impl Renter {
             .find(|index| job.task(*index).is_some_and(|task| task.open().all(|attempt| attempt.provider != *provider)))
     }
 
-    /// Hands queued tasks to free slots, cheapest slots first.
+    /// Hands queued tasks to free slots, cheapest slots first, those of providers that stumbled last.
     pub(super) fn assign(&mut self, id: &JobId, cx: &mut Context<'_>) {
         let Some(job) = self.jobs.get(id) else { return };
         if job.first_queued().is_none() {
@@ -45,13 +45,16 @@ impl Renter {
         }
         let most = job.spec().array.max_parallel.max(1);
         let mut placed = self.placed(id);
+        let placing = self.placing.get(id);
+        let second = |provider: &NodeId| placing.is_some_and(|placing| placing.is_second_choice(provider, cx.now.mono));
         let mut usable: Vec<_> = self
             .leases_of(id)
             .into_iter()
-            .filter_map(|id| self.leases.get(&id).filter(|lease| lease.free() > 0).map(|lease| (lease.award.rate, id)))
+            .filter_map(|id| self.leases.get(&id).filter(|lease| lease.free() > 0).map(|lease| (lease, id)))
+            .map(|(lease, id)| (second(&lease.provider()), lease.award.rate, id))
             .collect();
         usable.sort();
-        for (_, lease_id) in usable {
+        for (_, _, lease_id) in usable {
             while placed < most && self.leases.get(&lease_id).is_some_and(|lease| lease.free() > 0) {
                 if !self.may_use(&lease_id, cx) || !self.hand_next(id, &lease_id, cx) {
                     break;

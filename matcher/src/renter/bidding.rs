@@ -1,6 +1,6 @@
 //! Auctions of a job: invitations, bids and declines, the table, its awards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use souk_protocol::{
     Announcement, Basis, Bid, Decline, DeclineCode, Hash, JobId, List, Lost, Message, NodeId, Rate, Tally, Verified,
@@ -16,7 +16,7 @@ use crate::{
     auction::{self, Auction, Heard, Invitee, Loser, Table, count},
     context::Context,
     event::Reason,
-    filter::{self, Miss},
+    filter::{self, Demand, Miss},
     rank::{Candidate, Loss},
 };
 
@@ -46,7 +46,7 @@ impl Renter {
             })
             .collect();
         let (seen, hints) = (found.seen, found.reasons());
-        let broke = found.inviting.is_empty() && found.only("budget");
+        let broke = found.inviting.is_empty() && found.over_budget > 0;
         if invitees.is_empty() {
             // Passed over for now.
             let full = found.inviting.iter().any(|offer| !placing.hopeless.contains(&offer.provider));
@@ -134,14 +134,26 @@ impl Renter {
         }
         let Some(auction) = placing.auction.take() else { return };
         self.auctions.remove(&auction.call().hash());
-        let Some(job) = self.jobs.get(id) else { return };
+        let (Some(job), Some(placing)) = (self.jobs.get(id), self.placing.get(id)) else { return };
         let demand = self.demand(job, self.promised(id), cx.settings);
         let terms = &job.spec().terms;
         let mut unfit: BTreeMap<&'static str, (u64, Miss)> = BTreeMap::new();
-        let fits = |bid: &Bid| {
+        let now = cx.now;
+        let judge = |bid: &Bid| {
+            if let Some(stale) = filter::stale(bid, auction.call(), cx.settings.params.clock_skew) {
+                return Err(stale);
+            }
             let known = self.known(&bid.provider, cx.books);
-            match filter::bid(bid, &demand, &known, cx.now.wall) {
-                Ok(()) => Some(Candidate {
+            filter::bid(bid, &demand, &known, now.wall).map(|()| known)
+        };
+        let second = |provider: &NodeId| placing.is_second_choice(provider, now.mono);
+        let others = auction.bids().any(|bid| !second(&bid.provider) && judge(bid).is_ok());
+        let fits = |bid: &Bid| {
+            if others && second(&bid.provider) {
+                return None;
+            }
+            match judge(bid) {
+                Ok(known) => Some(Candidate {
                     provider: bid.provider,
                     document: Hash([0; 32]), // the table knows it
                     rate: bid.rate,
@@ -171,6 +183,9 @@ impl Renter {
         let empty = table.is_used_up();
         let (root, losers) = (table.root(), table.losers(&auction, wanted));
         let full = auction.declines().any(|(_, decline)| is_about_room(decline.code));
+        // Whoever bid too early, too late or for no slot may do better next time.
+        let passing = unfit.keys().any(|code| matches!(*code, "expired" | "stale" | "no-capacity"));
+        let broke = unfit.contains_key("budget") && !passing && !self.may_bid_less(&auction, &demand, cx);
         let hints = why_no_bids(&auction, &unfit);
         self.reported(id, report, cx);
         if let Some(placing) = self.placing.get_mut(id) {
@@ -178,7 +193,7 @@ impl Renter {
             placing.table = (!empty).then_some(table);
         }
         if empty {
-            self.nothing(id, full, false, hints, cx);
+            self.nothing(id, full, broke, hints, cx);
         } else {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.hints = hints;
@@ -187,6 +202,16 @@ impl Renter {
         }
         tell_losers(&auction, root, &losers, cx);
         self.show_state(id, cx);
+    }
+
+    /// Whether there is somebody whose price may fit the budget and who has not said otherwise: not asked in this round,
+    /// silent, or without room for now.
+    fn may_bid_less(&self, auction: &Auction, demand: &Demand<'_>, cx: &Context<'_>) -> bool {
+        let bids = auction.bids().map(|bid| bid.provider);
+        let declined = auction.declines().filter(|(_, decline)| !is_about_room(decline.code));
+        let said: BTreeSet<NodeId> = bids.chain(declined.map(|(provider, _)| *provider)).collect();
+        let found = self.search(demand, cx.now.wall, cx.books);
+        found.inviting.iter().any(|offer| !said.contains(&offer.provider))
     }
 
     /// Awards to the next best of the table until the slots are covered or it is used up.

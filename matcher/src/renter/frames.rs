@@ -102,6 +102,9 @@ impl Renter {
     fn heard_again(&mut self, id: &LeaseId, cx: &mut Context<'_>) {
         let Some(lease) = self.leases.get_mut(id) else { return };
         let job_id = lease.job();
+        if let Some(placing) = self.placing.get_mut(&job_id) {
+            placing.avoid.remove(&lease.provider()); // for its silence, which is over
+        }
         let Some(job) = self.jobs.get_mut(&job_id) else { return };
         let mut late = Vec::new();
         for (attempt, open) in &lease.open {
@@ -219,7 +222,7 @@ impl Renter {
         sent: Option<souk_protocol::Millis>,
         cx: &mut Context<'_>,
     ) -> bool {
-        let due = self.due(&attempt.lease, cx.now.mono);
+        let due = self.due(&attempt.lease, cx);
         let Some(before) = self.jobs.get(job).and_then(|job| super::task_state(job, attempt.task)) else {
             return false;
         };
@@ -241,11 +244,14 @@ impl Renter {
     }
 
     fn progress(&mut self, id: &LeaseId, attempt: AttemptId, state: RunState, at: Timestamp, cx: &mut Context<'_>) {
-        let Some(lease) = self.leases.get(id) else { return };
-        if !lease.open.contains_key(&attempt) {
-            return; // an attempt that is over or was never handed out
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        let (job_id, run) = (lease.job(), lease.longest_run());
+        let Some(open) = lease.open.get_mut(&attempt) else { return }; // it is over or was never handed out
+        if state == RunState::Running {
+            // What was set aside for fetching is not needed any more.
+            let grace = cx.settings.params.lease_grace;
+            open.due = open.due.min(cx.now.mono.saturating_add(run).saturating_add(grace));
         }
-        let job_id = lease.job();
         if let Some(job) = self.jobs.get_mut(&job_id) {
             job.progress(&attempt, state, at);
             cx.notify(Notice::Progress { job: job_id, attempt, state });
@@ -263,7 +269,10 @@ impl Renter {
         }
         lease.phase = Phase::Ending { end, by: Party::Provider, since: cx.now.mono };
         cx.notify(Notice::LeaseEnded { side: Party::Renter, lease: *id, end, by: Party::Provider });
-        self.avoid(&job_id, provider, cx.now.mono);
+        // If it was this node that was not heard of, it kept its promise.
+        if end != LeaseEnd::Unreachable {
+            self.avoid(&job_id, provider, cx.now.mono);
+        }
         if let Some(job) = self.jobs.get_mut(&job_id) {
             let nearest = (!text.is_empty()).then(|| text.to_owned());
             job.hint(super::reason("lease-ended", format!("leases that providers ended as {end}"), 1, nearest));

@@ -9,15 +9,10 @@ use souk_protocol::{
 
 use crate::{
     account::{AccountError, LeaseAccount},
-    channel::Channel,
+    channel::{ACK_WITHIN, Channel, HEARTBEAT},
     context::Context,
     event::{LeaseView, Output},
 };
-
-/// Something is said on a lease at least so often.
-pub(super) const HEARTBEAT: Millis = Millis(5_000);
-/// A message is acknowledged within this time, with the next message if there is one before.
-const ACK_WITHIN: Millis = Millis(200);
 
 /// An award, and what became of it.
 #[derive(Debug, Clone)]
@@ -151,6 +146,11 @@ impl Lease {
     /// The most one attempt on it can be charged for.
     pub(super) fn step(&self) -> Credits {
         self.award.rate.charge(self.award.terms.timeout).unwrap_or(Credits::MAX)
+    }
+
+    /// The longest time an attempt on it may run until it has stopped.
+    pub(super) fn longest_run(&self) -> Millis {
+        self.award.terms.timeout.saturating_add(self.award.terms.stop_grace)
     }
 
     /// What its attempts under way, handed out or promised, may come to.

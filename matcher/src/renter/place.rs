@@ -105,7 +105,11 @@ impl Renter {
                 && !silent.contains(provider)
                 && self.next_task(job, provider).is_some()
         };
+        let second = |provider: &NodeId| placing.is_second_choice(provider, cx.now.mono);
         let mut chosen: Vec<_> = found.good.iter().filter(fresh).collect();
+        if chosen.iter().any(|(offer, _)| !second(&offer.provider)) {
+            chosen.retain(|(offer, _)| !second(&offer.provider));
+        }
         let last_resort = chosen.is_empty() && only_ask;
         if last_resort {
             chosen = found.spare.iter().filter(fresh).collect(); // what is free or owed may have changed
@@ -126,7 +130,7 @@ impl Renter {
         let hopeful = |offer: &Verified<Offer>| !placing.hopeless.contains(&offer.provider);
         let full = found.good.iter().any(|(offer, _)| hopeful(offer))
             || found.spare.iter().any(|(offer, _)| hopeful(offer) && is_full(offer, &demand));
-        let broke = only_ask && nobody && found.only("budget");
+        let broke = only_ask && nobody && found.over_budget > 0;
         if shares.is_empty() {
             if only_ask {
                 let summary = vec![reason(

@@ -1,24 +1,26 @@
 //! Results: brought home, judged, answered with a voucher or a refusal.
 
-use souk_protocol::{AttemptEnd, AttemptId, Billed, Control, Credits, JobId, Millis, TaskResult, Text, Verified};
+use souk_protocol::{
+    AttemptEnd, AttemptId, Billed, Bytes, Control, Credits, JobId, LeaseId, Millis, NodeId, TaskResult, Text, Verified,
+};
 
-use super::{Renter, fold, lease::Phase};
+use super::{AVOID, Renter, fold, lease::Phase};
 use crate::{
     context::Context,
     event::{Notice, Output},
-    job::Task,
+    job::{Attempt, AttemptState, Task},
     record::{Record, Verdict},
+    transfer,
 };
 
-/// What may be needed on top of the run time of an attempt: fetching its inputs and compiling its module.
-const FETCHING: Millis = Millis(10 * 60 * 1_000);
-
 impl Renter {
-    /// When an attempt handed out now is given up.
-    pub(super) fn due(&self, lease: &souk_protocol::LeaseId, now: Millis) -> Millis {
-        let terms = self.leases.get(lease).map(|lease| lease.award.terms);
-        let run = terms.map_or(Millis::ZERO, |terms| terms.timeout.saturating_add(terms.stop_grace));
-        now.saturating_add(run).saturating_add(FETCHING)
+    /// When an attempt handed out now is given up if no result comes: its inputs may be fetched at the slowest rate there
+    /// is, and it may take all its time and be slow to stop.
+    pub(super) fn due(&self, lease: &LeaseId, cx: &Context<'_>) -> Millis {
+        let Some(lease) = self.leases.get(lease) else { return cx.now.mono };
+        let data = self.jobs.get(&lease.job()).map_or(Bytes::ZERO, |job| job.spec().data_len());
+        let fetch = transfer::allowance(cx.settings.params.lease_grace, data.0);
+        cx.now.mono.saturating_add(fetch).saturating_add(lease.longest_run())
     }
 
     /// A verified result on a lease of this node.
@@ -43,11 +45,15 @@ impl Renter {
             return;
         }
         open.result = Some((result.clone(), cx.now.mono));
-        if matches!(result.end, AttemptEnd::Preempted | AttemptEnd::ProviderFault | AttemptEnd::Lost) {
-            // It cannot or will not go on now; nothing more is given to it on this lease.
-            lease.tainted = true;
-            let provider = lease.provider();
-            self.avoid(&job_id, provider, cx.now.mono);
+        let provider = lease.provider();
+        match result.end {
+            AttemptEnd::Preempted | AttemptEnd::ProviderFault => {
+                // It cannot or will not go on now; nothing more is given to it on this lease.
+                lease.tainted = true;
+                self.avoid(&job_id, provider, cx.now.mono);
+            }
+            AttemptEnd::Lost => self.stumbled(&job_id, &attempt, provider, cx.now.mono),
+            _ => {}
         }
         let Some(job) = self.jobs.get_mut(&job_id) else { return self.judge_for_ended_job(&attempt, cx) };
         if job.state().is_final() {
@@ -67,6 +73,25 @@ impl Renter {
         self.pump(&job_id, cx);
     }
 
+    /// A provider says itself that it lost an attempt, in a restart of its own or while nothing was heard of this node. It
+    /// is there again and its lease goes on; if it was the same task the time before, others come first.
+    fn stumbled(&mut self, job_id: &JobId, attempt: &AttemptId, provider: NodeId, now: Millis) {
+        let task = self.jobs.get(job_id).and_then(|job| job.task(attempt.task));
+        let lost = |other: &Attempt| {
+            let ended = other.state == AttemptState::Ended(AttemptEnd::Lost);
+            other.id != *attempt && other.provider == provider && ended && other.verdict.is_some()
+        };
+        if !task.is_some_and(|task| task.attempts().iter().any(lost)) {
+            return;
+        }
+        if let Some(lease) = self.leases.get_mut(&attempt.lease) {
+            lease.tainted = true;
+        }
+        if let Some(placing) = self.placing.get_mut(job_id) {
+            placing.stumbled.insert(provider, now.saturating_add(AVOID));
+        }
+    }
+
     /// A result of an attempt that is not under way as far as this node knows: one given up before, or one forgotten in a
     /// restart. It is taken up if its task still wants a result and the budget has room. Whether it was.
     fn take_up(&mut self, attempt: &AttemptId, cx: &mut Context<'_>) -> bool {
@@ -80,7 +105,7 @@ impl Renter {
         }
         let given_up = job.find(attempt).is_some_and(|known| !known.is_open() && known.verdict.is_none());
         if given_up {
-            let due = self.due(&attempt.lease, cx.now.mono);
+            let due = self.due(&attempt.lease, cx);
             let open = super::lease::Open { sent: None, due, result: None, cancelled: false };
             if let Some(lease) = self.leases.get_mut(&attempt.lease) {
                 lease.open.insert(*attempt, open);
@@ -130,7 +155,7 @@ impl Renter {
             self.judge_for_ended_job(attempt, cx);
         } else if job.task(attempt.task).is_none_or(Task::is_final) {
             self.judge(attempt, Verdict::Unbilled, "another attempt was first", cx);
-        } else if verdict != Verdict::Done && !job.find(attempt).is_some_and(crate::job::Attempt::is_open) {
+        } else if verdict != Verdict::Done && !job.find(attempt).is_some_and(Attempt::is_open) {
             self.judge(attempt, Verdict::Unbilled, "it came after the attempt was given up", cx);
         } else if self.is_affordable(&job_id, attempt) {
             self.judge(attempt, verdict, "", cx);
@@ -142,7 +167,7 @@ impl Renter {
     /// The budget was set aside for an attempt under way; for one given up it may be gone.
     fn is_affordable(&self, job_id: &JobId, attempt: &AttemptId) -> bool {
         let Some(job) = self.jobs.get(job_id) else { return false };
-        if job.find(attempt).is_some_and(crate::job::Attempt::is_open) {
+        if job.find(attempt).is_some_and(Attempt::is_open) {
             return true;
         }
         let step = self.leases.get(&attempt.lease).map_or(Credits::MAX, super::Lease::step);
@@ -154,7 +179,7 @@ impl Renter {
         let Some(result) = self.result_of(attempt) else { return };
         let job = self.jobs.get(&result.job);
         let won = job.and_then(|job| job.task(attempt.task)).is_some_and(|task| task.winner().is_some());
-        let open = job.and_then(|job| job.find(attempt)).is_some_and(crate::job::Attempt::is_open);
+        let open = job.and_then(|job| job.find(attempt)).is_some_and(Attempt::is_open);
         if won {
             self.judge(attempt, Verdict::Unbilled, "another attempt was first", cx);
         } else if result.end.is_billed() && open {

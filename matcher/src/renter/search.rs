@@ -23,6 +23,8 @@ pub(super) struct Found<'a> {
     /// Offers whose providers may be asked to bid.
     pub(super) inviting: Vec<&'a Verified<Offer>>,
     pub(super) seen: u32,
+    /// Offers that would do or be asked, were it not for what is left of the budget.
+    pub(super) over_budget: u32,
     /// By code: offers that fail only this, and the nearest of them.
     near: BTreeMap<&'static str, (u64, Miss)>,
 }
@@ -38,10 +40,6 @@ impl Found<'_> {
                 reason(miss.code, format!("offers that fail only {}", miss.text), *count, nearest)
             })
             .collect()
-    }
-
-    pub(super) fn only(&self, code: &str) -> bool {
-        !self.near.is_empty() && self.near.keys().all(|known| *known == code)
     }
 }
 
@@ -92,6 +90,10 @@ impl Renter {
                     Some(rate) if misses.iter().all(|miss| miss.code != "latency") => found.spare.push((offer, rate)),
                     _ => {}
                 }
+            }
+            let mut hard = misses.iter().filter(|miss| !miss.soft);
+            if hard.next().is_some_and(|miss| miss.code == "budget") && hard.next().is_none() {
+                found.over_budget = found.over_budget.saturating_add(1);
             }
             if let [miss] = misses.as_slice() {
                 let entry = found.near.entry(miss.code).or_insert_with(|| (0, miss.clone()));

@@ -4,14 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use souk_protocol::{
-    Array, AttemptEnd, Bytes, Credits, Hash, JobSpec, LogEnd, Market, MilliCpu, Mode, Module, PriceList, Rate, Retry,
-    RunState, Sla, Text, Work,
+    Array, AttemptEnd, Bytes, Credits, Hash, JobSpec, LogEnd, MilliCpu, Mode, PriceList, Rate, RunState, Text, Work,
 };
 
 use super::*;
 use crate::{
     AttemptState, Event, Notice, Outcome, Output, Policy, Trader, invariant,
-    testing::{TestKeys, at, policy, settings, slot, terms},
+    testing::{TestKeys, at, job_spec, policy, settings, slot},
 };
 
 mod asks;
@@ -25,39 +24,12 @@ mod replay;
 pub(super) const JOB: JobId = JobId([7; 32]);
 
 pub(super) fn spec(tasks: u32) -> JobSpec {
+    let tasks = (0..tasks).map(|n| BTreeMap::from([("X".to_owned(), n.to_string())])).collect();
+    let usual = job_spec();
     JobSpec {
-        name: Text::clipped("hello"),
-        labels: BTreeMap::new(),
-        module: Module {
-            hash: Hash([3; 32]),
-            len: 1_000,
-            name: Text::clipped("hello.wasm"),
-            entry: Text::clipped("_start"),
-        },
         args: vec!["--task={index}".to_owned(), "{{{X}}".to_owned()],
-        env: Vec::new(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        requirement: slot(),
-        terms: terms(),
-        market: Market {
-            max_rate: None,
-            budget: None,
-            mode: Mode::Auto,
-            local: souk_protocol::Local::First,
-            allow: Vec::new(),
-            deny: Vec::new(),
-        },
-        sla: Sla { start_within: None, deadline: None, reliability: None, latency: None, loss: None },
-        retry: Retry {
-            attempts: 3,
-            on: vec![RetryOn::NoCapacity, RetryOn::Preempted, RetryOn::Lost, RetryOn::ProviderFault],
-        },
-        array: Array {
-            tasks: (0..tasks).map(|n| BTreeMap::from([("X".to_owned(), n.to_string())])).collect(),
-            max_parallel: 64,
-            max_failures: 0,
-        },
+        array: Array { tasks, ..usual.array },
+        ..usual
     }
 }
 

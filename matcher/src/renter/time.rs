@@ -27,7 +27,7 @@ impl Renter {
             lease.channel = Channel::new(*id, boot);
         }
         for id in live {
-            let due = self.due(&id, now);
+            let due = self.due(&id, cx);
             let Some(lease) = self.leases.get_mut(&id) else { continue };
             lease.heard = now;
             lease.patience = patience(cx.settings);

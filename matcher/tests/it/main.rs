@@ -3,6 +3,9 @@
 #![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "tests may panic")]
 
 mod market;
+#[path = "../../src/testing.rs"]
+#[expect(dead_code, reason = "the tests beside the code need more of it")]
+mod testing;
 
 use market::{Market, policy, spec};
 use proptest::prelude::*;
@@ -119,6 +122,32 @@ fn a_provider_may_crash_at_any_moment() {
         let (paid, earned) =
             (market.nodes[0].trader.books.totals().spent, market.nodes[1].trader.books.totals().earned);
         assert_eq!(paid, earned, "crash at {at}");
+    }
+}
+
+/// The only provider restarts in the middle of a job: its lost attempts are handed to it again on the lease it has, as
+/// soon as it says so.
+#[test]
+fn a_sole_provider_that_restarts_does_not_stall_its_job() {
+    for mode in [Mode::Ask, Mode::Auto, Mode::Auction] {
+        let mut market = Market::new(vec![policy(2, 360_000)]);
+        market.run = 2_000;
+        let job = market.submit(spec(4, mode));
+        market.until(1_000);
+        assert_eq!(market.executed.len(), 2);
+        market.crash(1);
+        market.until(2_000);
+        market.restart(1);
+        assert_eq!(market.until_done(job, 60_000), JobState::Succeeded);
+        // Two rounds of two tasks, two seconds each, and what the messages and the disk take.
+        assert!(market.now - 2_000 < 2 * 2_000 + 100, "{mode:?}: {} ms", market.now - 2_000);
+        assert_eq!(market.executed.len(), 6);
+        market.until(market.now + 10_000);
+        receipts_match(&market, 1, 1);
+        assert_eq!(market.nodes[0].receipts[0].1.billed.len(), 4);
+        assert_eq!(market.nodes[0].receipts[0].1.unbilled, 2);
+        market.check(false);
+        all_done(&market, job);
     }
 }
 

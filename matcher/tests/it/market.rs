@@ -6,40 +6,20 @@ use std::{
 };
 
 use souk_matcher::{
-    Event, JobState, Keys, Notice, Now, Outcome, Output, Policy, Record, Settings, Token, Trader, invariant,
+    Event, JobState, Keys, Notice, Outcome, Output, Policy, Record, Settings, Token, Trader, invariant,
 };
 use souk_protocol::{
-    Array, AttemptEnd, AttemptId, Bytes, Capacity, Credits, Hash, Isolation, JobId, JobSpec, Key, LeaseId, List, Local,
-    LogEnd, Market as MarketTerms, Message, MilliCpu, Millis, Mode, Module, NetworkId, NodeId, Offer, Params, Party,
-    Pay, PriceList, Rate, Receipt, Requirement, Retry, RetryOn, RunState, Runtime, Signer, Sla, Strict, Terms, Text,
-    Tier, Timestamp, Verified, Verifier, Verify, VerifyError,
+    Array, AttemptEnd, AttemptId, Bytes, Capacity, Credits, Hash, JobId, JobSpec, LeaseId, Local, LogEnd,
+    Market as MarketTerms, Message, MilliCpu, Millis, Mode, Offer, Party, PriceList, Rate, Receipt, Retry, RunState,
+    Text, Timestamp, Verified,
 };
 
-/// 2026-03-01.
-const WALL: u64 = 1_772_323_200_000;
-const NETWORK: NetworkId = NetworkId([9; 32]);
+use crate::testing::{self, TestKeys, WALL};
+
 /// One way between two nodes.
 const LATENCY: u64 = 5;
 /// Until a record is durable.
 const SYNC: u64 = 2;
-
-#[derive(Debug)]
-struct NodeKeys(Key);
-
-impl Signer for NodeKeys {
-    fn id(&self) -> NodeId {
-        self.0.id()
-    }
-    fn sign(&self, digest: &Hash) -> [u8; 64] {
-        self.0.sign(digest)
-    }
-}
-
-impl Verifier for NodeKeys {
-    fn check(&self, signer: &NodeId, digest: &Hash, signature: &[u8; 64]) -> Result<(), VerifyError> {
-        Strict.check(signer, digest, signature)
-    }
-}
 
 /// What is on its way.
 enum Due {
@@ -85,69 +65,26 @@ pub(crate) struct Market {
     pub(crate) forgotten: BTreeSet<LeaseId>,
 }
 
+/// So many cores, at an ask for one of them.
 pub(crate) fn policy(cores: u64, ask: u64) -> Policy {
     Policy {
-        name: Text::clipped("stall"),
-        region: Text::clipped("DE"),
         total: Capacity { cpu: MilliCpu(cores * 1_000), memory: Bytes(64_000_000_000), disk: Bytes(64_000_000_000) },
-        runtimes: vec![Runtime::Wasm],
-        isolation: vec![Isolation::W0],
-        tiers: vec![Tier::Bronze, Tier::Silver],
         floor: PriceList { cpu: Rate(1_000), memory_gb: Rate(0) },
         ask: PriceList { cpu: Rate(ask), memory_gb: Rate(0) },
-        standing: true,
-        max_duration: Millis(3_600_000),
         stranger_limit: Credits(1_000_000),
         strangers_limit: Credits(10_000_000),
-        deny: Vec::new(),
-        addresses: Vec::new(),
+        ..testing::policy()
     }
 }
 
+/// So many tasks, four at once, each tried five times where it is nobody's doing.
 pub(crate) fn spec(tasks: usize, mode: Mode) -> JobSpec {
+    let usual = testing::job_spec();
     JobSpec {
-        name: Text::clipped("job"),
-        labels: BTreeMap::new(),
-        module: Module { hash: Hash([1; 32]), len: 1_000, name: Text::clipped("tool"), entry: Text::clipped("_start") },
-        args: Vec::new(),
-        env: Vec::new(),
-        inputs: Vec::new(),
-        outputs: Vec::new(),
-        requirement: Requirement {
-            runtime: Runtime::Wasm,
-            isolation: Isolation::W0,
-            cpu: MilliCpu(1_000),
-            memory: Bytes(1_000_000_000),
-            disk: Bytes(1_000_000_000),
-            gpu: None,
-            regions: List::default(),
-        },
-        terms: Terms {
-            tier: Tier::Bronze,
-            pay: Pay::Delivered,
-            preemptible: true,
-            notice: Millis(0),
-            timeout: Millis(60_000),
-            stop_grace: Millis(500),
-            stdout: Bytes(1_000_000),
-            offline: Millis(0),
-            retention: Millis(3_600_000),
-            verify: Verify::None,
-        },
-        market: MarketTerms {
-            max_rate: None,
-            budget: None,
-            mode,
-            local: Local::Never,
-            allow: Vec::new(),
-            deny: Vec::new(),
-        },
-        sla: Sla { start_within: None, deadline: None, reliability: None, latency: None, loss: None },
-        retry: Retry {
-            attempts: 5,
-            on: vec![RetryOn::NoCapacity, RetryOn::Lost, RetryOn::Preempted, RetryOn::ProviderFault],
-        },
-        array: Array { tasks: vec![BTreeMap::new(); tasks], max_parallel: 4, max_failures: 0 },
+        market: MarketTerms { mode, local: Local::Never, ..usual.market },
+        retry: Retry { attempts: 5, ..usual.retry },
+        array: Array { tasks: vec![BTreeMap::new(); tasks], max_parallel: 4, ..usual.array },
+        ..usual
     }
 }
 
@@ -167,7 +104,7 @@ impl Market {
         };
         for policy in std::iter::once(None).chain(policies.into_iter().map(Some)) {
             let seed = u8::try_from(market.nodes.len()).unwrap() + 1;
-            let keys: Arc<dyn Keys> = Arc::new(NodeKeys(Key::from_seed(&[seed; 32])));
+            let keys: Arc<dyn Keys> = Arc::new(TestKeys::new(seed));
             let trader = Trader::new(settings(1, seed), Arc::clone(&keys));
             market.nodes.push(Node {
                 trader,
@@ -254,7 +191,7 @@ impl Market {
     }
 
     pub(crate) fn handle(&mut self, index: usize, event: Event) {
-        let now = Now { wall: Timestamp(WALL + self.now), mono: Millis(self.now) };
+        let now = testing::at(self.now);
         let out = self.nodes[index].trader.handle(event, now);
         for output in out {
             self.carry_out(index, output);
@@ -422,7 +359,7 @@ impl Market {
 fn settings(boot: u64, seed: u8) -> Settings {
     let mut bytes = [seed; 32];
     bytes[..8].copy_from_slice(&boot.to_le_bytes());
-    Settings { network: NETWORK, params: Params::default(), open: true, boot, seed: bytes }
+    Settings { seed: bytes, ..testing::settings(boot) }
 }
 
 fn outcome(end: AttemptEnd, run: u64, now: u64) -> Outcome {

@@ -57,6 +57,52 @@ fn an_announcement_is_answered_with_a_price_that_holds_nothing() {
     assert_eq!(stall.trader.provider.capacity().free.cpu.0, 0);
 }
 
+/// Case M3: a bid that became a lease is used up; another award cannot rest on it.
+#[test]
+fn a_bid_becomes_one_lease_and_no_more() {
+    let mut stall = Stall::new();
+    let call = call(&stall);
+    let out = announce(&mut stall, &call);
+    let bid = bid(&stall, &out);
+    let first = Award { slots: 1, ..award_on(&stall, &bid, 1) };
+    assert_eq!(code(&stall.message(stall.award_message(&first, &[0]))), None);
+    let second = Award { slots: 1, ..award_on(&stall, &bid, 2) };
+    assert_eq!(code(&stall.message(stall.award_message(&second, &[1]))), Some(DeclineCode::Unknown));
+    // The first one said again is no second one.
+    assert_eq!(code(&stall.message(stall.award_message(&first, &[0]))), None);
+    assert_eq!(stall.trader.provider.capacity().used.cpu.0, 1_000);
+}
+
+/// Case M21: a bid that lost, or landed when nobody waited for it any more, holds no slot, no credit and no place.
+#[test]
+fn a_bid_that_comes_to_nothing_holds_nothing() {
+    let mut stall = Stall::new();
+    let call = call(&stall);
+    let out = announce(&mut stall, &call);
+    let lost = bid(&stall, &out);
+    assert_eq!(stall.trader.provider.capacity().used, Capacity::default());
+    assert_eq!(stall.trader.books.exposure(&stall.renter_id()), Credits(0));
+    assert_eq!(stall.trader.books.room(&stall.renter_id()), policy().stranger_limit);
+    // Every slot it named can be had by another way.
+    stall.lease(1, 4, &[0, 1, 2, 3]);
+    let late = award_on(&stall, &lost, 2);
+    assert_eq!(code(&stall.message(stall.award_message(&late, &[4]))), Some(DeclineCode::NoCapacity));
+    // When its time is over, nothing of it is left.
+    stall.now = 3_000;
+    stall.end(LeaseId([1; 16]));
+    for task in 0..4 {
+        let result = stall.ends(LeaseId([1; 16]), task, AttemptEnd::Cancelled, 10);
+        stall.refuses(result.attempt);
+    }
+    let late = award_on(&stall, &lost, 3);
+    assert_eq!(code(&stall.message(stall.award_message(&late, &[4]))), Some(DeclineCode::Expired));
+    let again = Announcement { round: 1, issued: at(stall.now).wall, closes: at(stall.now + 500).wall, ..call };
+    let out = announce(&mut stall, &again);
+    assert!(stall.trader.provider.desk.bid(&bid(&stall, &out).hash()).is_some());
+    assert_eq!(stall.trader.provider.desk.bid(&lost.hash()), None);
+    assert_eq!(stall.trader.provider.capacity().used, Capacity::default());
+}
+
 #[test]
 fn an_outcome_that_does_not_count_the_bid_is_a_lie() {
     type Change = fn(&mut Lost);
@@ -121,17 +167,15 @@ fn an_award_that_is_not_what_was_bid_for_is_declined() {
 
 #[test]
 fn a_bid_ends_two_seconds_beyond_its_auction() {
-    let mut stall = Stall::new();
-    let call = call(&stall);
-    let out = announce(&mut stall, &call);
-    let bid = bid(&stall, &out);
-    stall.now = 2_500;
-    let award = award_on(&stall, &bid, 1);
-    assert_eq!(code(&stall.message(stall.award_message(&award, &[]))), None);
-    stall.now = 2_501;
-    let award = award_on(&stall, &bid, 2);
-    let out = stall.message(stall.award_message(&award, &[]));
-    assert_eq!(code(&out), Some(DeclineCode::Expired));
+    for (at, expected) in [(2_500, None), (2_501, Some(DeclineCode::Expired))] {
+        let mut stall = Stall::new();
+        let call = call(&stall);
+        let out = announce(&mut stall, &call);
+        let bid = bid(&stall, &out);
+        stall.now = at;
+        let award = award_on(&stall, &bid, 1);
+        assert_eq!(code(&stall.message(stall.award_message(&award, &[]))), expected, "at {at}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::testing::permutations;
 
 /// Something that happens, in whatever order.
 #[derive(Debug, Clone)]
@@ -118,6 +119,58 @@ fn apply(stall: &mut Stall, notes: &mut Notes, step: Step) {
         }
     };
     notes.take(stall, &out);
+}
+
+/// Case M9: vouchers, a refusal, the end and the signed receipt in every order, each repeated until all are through: the
+/// deadline never finds a paid lease unpaid, and the books are the same whatever came first.
+#[test]
+fn every_order_of_arrival_leaves_the_provider_with_the_same_books() {
+    let lease = LeaseId([1; 16]);
+    let ready = || {
+        let mut stall = Stall::new();
+        assert_eq!(stall.lease(1, 3, &[0, 1, 2]), lease);
+        let run = |task| 3_000 + u64::from(task);
+        let results: Vec<_> = (0..3).map(|task| stall.ends(lease, task, AttemptEnd::Done, run(task))).collect();
+        (stall, results)
+    };
+    let (mut straight, results) = ready();
+    let paid: Vec<_> =
+        results[..2].iter().map(|result| straight.voucher(result, result.hash(), result.run.0)).collect();
+    let refused = Control::Refused { attempt: results[2].attempt, reason: Text::clipped("not wanted") };
+    let end = Control::End { end: LeaseEnd::Completed, reason: Text::default() };
+    let mut frames = Vec::new();
+    let mut last = Vec::new();
+    let mut say = |stall: &mut Stall, body: Control| {
+        let frame = stall.channels.get_mut(&lease).unwrap().send(body, Millis(0)).unwrap();
+        frames.push(frame.clone());
+        last = stall.message(Message::Lease(frame));
+        stall.said(&last)
+    };
+    for body in paid.into_iter().chain([refused]) {
+        say(&mut straight, body);
+    }
+    let said = say(&mut straight, end);
+    let [Control::Receipt(draft)] = &said[..] else { panic!("{said:?}") };
+    let signed = Signed::sign(&draft.peek().unwrap(), &straight.renter).unwrap().into_signed();
+    say(&mut straight, Control::Receipt(signed));
+    assert_eq!(receipts(&last), 1);
+    let expected = straight.trader.provider.receipt_file(&lease).unwrap();
+    assert_eq!((expected.results.len(), draft.peek().unwrap().unbilled), (2, 1));
+    for order in permutations(frames.len()) {
+        let (mut stall, _) = ready();
+        for _ in 0..frames.len() {
+            for index in &order {
+                stall.message(Message::Lease(frames[*index].clone()));
+            }
+        }
+        assert_eq!(stall.trader.provider.receipt_file(&lease).as_ref(), Some(&expected), "{order:?}");
+        assert_eq!(stall.trader.books.totals(), straight.trader.books.totals(), "{order:?}");
+        assert_eq!(stall.journal, straight.journal, "{order:?}");
+        // Long after every deadline nothing is unpaid.
+        stall.pass(200_000);
+        assert_eq!(stall.trader.books.totals(), straight.trader.books.totals(), "{order:?}");
+        assert_eq!(stall.trader.provider.capacity().used, Capacity::default());
+    }
 }
 
 proptest! {

@@ -103,6 +103,80 @@ fn a_provider_that_restarts_loses_its_attempts_unbilled_and_keeps_its_leases() {
     }
 }
 
+/// The runs of task 0, by provider.
+fn who(world: &World) -> Vec<usize> {
+    world.runs.iter().map(|(index, _)| *index).collect()
+}
+
+/// A provider that says itself that it lost an attempt is there again: nobody else would do, and nothing is waited for.
+#[test]
+fn a_sole_provider_that_restarts_goes_on_at_once_on_the_same_lease() {
+    for mode in [Mode::Ask, Mode::Auto, Mode::Auction] {
+        let mut world = World::new(vec![priced(200_000, 0)]);
+        world.program = |_, _| (AttemptEnd::Done, 3_000);
+        let mut job = spec(4);
+        job.market.mode = mode;
+        world.submit(job);
+        world.run_for(1_000);
+        assert_eq!(world.runs.len(), 4);
+        world.crash(1, 500);
+        let back = world.now();
+        assert_eq!(world.run_to_end(60_000), JobState::Succeeded);
+        // The results reach the renter, the tasks come back, run, and their outputs are fetched.
+        assert!(world.now() - back <= 3_000 + 8 * world.latency, "{mode:?}: {} ms", world.now() - back);
+        assert_eq!((world.runs.len(), world.renter().leases().count()), (8, 1), "{mode:?}");
+        world.settle(60_000);
+        let lost = |state: &AttemptState| *state == AttemptState::Ended(AttemptEnd::Lost);
+        assert_eq!(world.attempts().iter().filter(|(_, _, state)| lost(state)).count(), 4);
+        world.assert_books_agree();
+    }
+}
+
+#[test]
+fn a_provider_that_loses_the_same_task_twice_comes_second_but_still_does_if_nobody_else_would() {
+    for (others, cores) in [(true, 4), (false, 4), (false, 1)] {
+        let mut first = priced(200_000, 0);
+        first.total.cpu = MilliCpu(cores * 1_000);
+        let mut policies = vec![first];
+        policies.extend(others.then(|| priced(300_000, 0)));
+        let mut world = World::new(policies);
+        world.program = |_, _| (AttemptEnd::Done, 3_000);
+        world.submit(spec(1));
+        for lost in 1..=2 {
+            world.run_until(20_000, "it runs", |world| world.runs.len() == lost);
+            world.run_for(500);
+            world.crash(1, 500);
+        }
+        let back = world.now();
+        assert_eq!(world.run_to_end(60_000), JobState::Succeeded);
+        assert_eq!(who(&world), [1, 1, if others { 2 } else { 1 }]);
+        // At most the shortest wait for a slot that is given back; nothing like the half minute of a broken promise.
+        assert!(world.now() - back < 4_000, "{} ms with {cores} cores", world.now() - back);
+        world.settle(60_000);
+        world.assert_books_agree();
+    }
+}
+
+/// Silence breaks a promise as long as it lasts.
+#[test]
+fn a_sole_provider_that_was_silent_for_longer_than_the_grace_is_asked_as_soon_as_it_is_heard() {
+    let mut world = World::new(vec![priced(200_000, 0)]);
+    world.program = |_, _| (AttemptEnd::Done, 90_000);
+    let mut job = spec(1);
+    job.terms.timeout = Millis(100_000);
+    world.submit(job);
+    world.run_for(1_000);
+    world.cut = vec![1];
+    world.run_for(62_000);
+    assert_eq!(world.attempts()[0].2, AttemptState::Ended(AttemptEnd::Lost));
+    world.cut.clear();
+    let heard = world.now();
+    world.run_until(10_000, "it runs again", |world| world.runs.len() == 2);
+    // Within a heartbeat or a second try of what was not acknowledged, and the longest wait between two searches.
+    assert!(world.now() - heard <= 10_000, "{}", world.now() - heard);
+    assert_eq!(world.run_to_end(120_000), JobState::Succeeded);
+}
+
 #[test]
 fn a_forgotten_award_is_taken_up_when_the_provider_shows_it() {
     let mut world = World::new(vec![priced(200_000, 0)]);

@@ -8,7 +8,7 @@ use souk_protocol::{
 use super::*;
 use crate::{
     channel::{Channel, Heard},
-    testing::NETWORK,
+    testing::{NETWORK, permutations},
 };
 
 /// The renter, and the provider's side of what was said.
@@ -22,6 +22,8 @@ struct Stall {
     award: Option<Verified<Award>>,
     work: Vec<Work>,
     calls: Vec<Signed<Announcement>>,
+    /// What the provider said with a number.
+    told: Vec<LeaseFrame>,
 }
 
 impl Stall {
@@ -36,6 +38,7 @@ impl Stall {
             award: None,
             work: Vec::new(),
             calls: Vec::new(),
+            told: Vec::new(),
             key,
         };
         stall.handle(Event::Recovered);
@@ -112,6 +115,7 @@ impl Stall {
 
     fn tell(&mut self, body: Control) -> LeaseFrame {
         let frame = self.channel.as_mut().unwrap().send(body, Millis(self.now)).unwrap();
+        self.told.push(frame.clone());
         self.message(Message::Lease(frame.clone()));
         frame
     }
@@ -253,6 +257,65 @@ fn a_result_by_another_key_or_for_another_job_is_blamed() {
     assert!(stall.answers().is_empty());
 }
 
+/// Lets time pass with a heartbeat of the provider every five seconds, until its attempt is given up; when that was.
+fn until_given_up(stall: &mut Stall, limit: u64) -> u64 {
+    let (start, mut beat) = (stall.now, stall.now);
+    while stall.job().running() > 0 {
+        assert!(stall.now - start < limit, "an attempt that gives nothing is waited for longer than {limit} ms");
+        let wake = stall.trader.wake_at().unwrap().0.max(stall.now);
+        if beat <= wake {
+            stall.now = beat;
+            let frame = stall.channel.as_ref().unwrap().say(Control::Heartbeat);
+            stall.message(Message::Lease(frame));
+            beat += 5_000;
+        } else {
+            stall.now = wake;
+            stall.handle(Event::Wake);
+        }
+    }
+    stall.now - start
+}
+
+#[test]
+fn an_acknowledged_attempt_that_gives_nothing_is_given_up_after_its_timeout_and_the_time_to_fetch_its_inputs() {
+    // A minute, half a second to stop, a minute's grace, and its data at 256 kB a second.
+    for (module, allowed) in [(1_000, 60_000 + 500 + 60_000 + 4), (25_600_000, 60_000 + 500 + 60_000 + 100_000)] {
+        let mut stall = Stall::new();
+        let mut job = spec(1);
+        job.module.len = module;
+        stall.submit(job);
+        stall.accept();
+        assert_eq!(until_given_up(&mut stall, 600_000), allowed);
+        let attempt = &stall.job().tasks()[0].attempts()[0];
+        assert_eq!(attempt.state, AttemptState::Ended(AttemptEnd::Lost));
+        assert_eq!(attempt.reason, "no result came in the time it may take");
+    }
+}
+
+#[test]
+fn once_it_runs_nothing_more_is_set_aside_for_fetching() {
+    let mut stall = Stall::new();
+    let mut job = spec(1);
+    job.module.len = 25_600_000;
+    stall.submit(job);
+    stall.accept();
+    let attempt = stall.work[0].attempt;
+    stall.now += 2_000;
+    for state in [RunState::Fetching, RunState::Running] {
+        stall.tell(Control::Progress { attempt, state, at: at(stall.now).wall });
+    }
+    // To say so again does not give it more time.
+    assert_eq!(until_given_up(&mut stall, 600_000), 60_000 + 500 + 60_000);
+    let mut stall = Stall::new();
+    stall.submit(spec(1));
+    stall.accept();
+    let attempt = stall.work[0].attempt;
+    stall.tell(Control::Progress { attempt, state: RunState::Running, at: at(stall.now).wall });
+    stall.now += 50_000;
+    stall.tell(Control::Progress { attempt, state: RunState::Running, at: at(stall.now).wall });
+    assert_eq!(until_given_up(&mut stall, 600_000), 120_500 - 50_000);
+}
+
 #[test]
 fn a_receipt_that_differs_is_not_signed() {
     let mut stall = Stall::new();
@@ -262,38 +325,19 @@ fn a_receipt_that_differs_is_not_signed() {
     stall.now += 1_000;
     let result = stall.result(&work, AttemptEnd::Done, 700);
     stall.deliver(&result);
-    let award = stall.award.clone().unwrap();
-    let view = stall.trader.renter.lease(&award.lease).unwrap();
-    let accepted = &stall.trader.renter.leases[&award.lease].accepted.clone().unwrap();
-    let draft = Receipt {
-        lease: award.lease,
-        renter: award.renter,
-        provider: award.provider,
-        award: award.hash(),
-        accepted: accepted.hash(),
-        rate: award.rate,
-        end: LeaseEnd::Completed,
-        ended_by: Party::Renter,
-        opened: accepted.at,
-        closed: accepted.at,
-        billed: view.billed.clone().try_into().unwrap(),
-        unbilled: 0,
-        run: view.run,
-        total: view.total.saturating_add(Credits(1)),
-        voucher: stall.trader.renter.leases[&award.lease].voucher.as_ref().map(Verified::hash),
-        remark: Text::default(),
-    };
+    let lease = stall.award.as_ref().unwrap().lease;
+    let right = stall.draft();
+    let draft = Receipt { total: right.total.saturating_add(Credits(1)), ..right.clone() };
     let signed = |draft: &Receipt, key: &Key| Signed::sign(draft, key).unwrap().into_signed();
     let dear = signed(&draft, &stall.key);
     stall.tell(Control::Receipt(dear));
     assert!(stall.blames()[0].ends_with("differs in total"), "{:?}", stall.blames());
-    assert_eq!(stall.trader.renter.receipt(&award.lease), None);
+    assert_eq!(stall.trader.renter.receipt(&lease), None);
     // The true one is signed, again with the same bytes when it is repeated.
-    let right = Receipt { total: view.total, ..draft };
     let right = signed(&right, &stall.key);
     stall.tell(Control::Receipt(right.clone()));
-    assert_eq!(stall.trader.renter.receipt(&award.lease), Some(right.peek().unwrap()));
-    let file = stall.trader.renter.receipt_file(&award.lease).unwrap();
+    assert_eq!(stall.trader.renter.receipt(&lease), Some(right.peek().unwrap()));
+    let file = stall.trader.renter.receipt_file(&lease).unwrap();
     assert_eq!(file.renter.hash(), right.hash());
 }
 
@@ -337,35 +381,135 @@ fn the_first_bid_counts_and_a_contradicting_one_is_blamed() {
     assert_eq!(stall.job().reports()[0].silent, 1);
 }
 
-#[test]
-fn any_order_of_arrival_gives_the_same_account() {
-    // Case M9: results, progress and repeats in any order; the channel sorts what is numbered, the account is a set.
-    let mut totals = std::collections::BTreeSet::new();
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-        let mut stall = Stall::new();
-        stall.submit(spec(3));
-        stall.accept();
-        let work = stall.work.clone();
+impl Stall {
+    /// The receipt as this side's books have it.
+    fn draft(&self) -> Receipt {
+        let award = self.award.clone().unwrap();
+        let view = self.trader.renter.lease(&award.lease).unwrap();
+        let lease = &self.trader.renter.leases[&award.lease];
+        let accepted = lease.accepted.clone().unwrap();
+        Receipt {
+            lease: award.lease,
+            renter: award.renter,
+            provider: award.provider,
+            award: award.hash(),
+            accepted: accepted.hash(),
+            rate: award.rate,
+            end: LeaseEnd::Completed,
+            ended_by: Party::Renter,
+            opened: accepted.at,
+            closed: accepted.at,
+            billed: view.billed.clone().try_into().unwrap(),
+            unbilled: 0,
+            run: view.run,
+            total: view.total,
+            voucher: lease.voucher.as_ref().map(Verified::hash),
+            remark: Text::default(),
+        }
+    }
+
+    /// A job of two tasks, awarded, and a while later.
+    fn awarded() -> Self {
+        let mut stall = Self::new();
+        stall.submit(spec(2));
         stall.now += 2_000;
-        let frames: Vec<_> = (0..3)
-            .map(|task| {
-                let result = stall.result(&work[task], AttemptEnd::Done, 400 + task as u64);
-                let signed = Signed::sign(&result, &stall.key).unwrap().into_signed();
-                stall.channel.as_mut().unwrap().send(Control::Result(signed), Millis(stall.now)).unwrap()
-            })
-            .collect();
-        for round in 0..3 {
-            for index in order {
-                if round != 1 || index != 0 {
-                    stall.message(Message::Lease(frames[index].clone()));
-                }
+        stall
+    }
+}
+
+/// Case M9: acceptance, progress, results and the draft of the receipt, in every order and each repeated until all are
+/// through: one state, whatever came first.
+#[test]
+fn every_order_of_arrival_leaves_the_renter_in_the_same_state() {
+    let mut straight = Stall::awarded();
+    straight.accept();
+    let work = straight.work.clone();
+    let (attempt, at) = (work[0].attempt, at(straight.now).wall);
+    straight.tell(Control::Progress { attempt, state: RunState::Running, at });
+    for (work, run) in work.iter().zip([400, 401]) {
+        straight.deliver(&straight.result(work, AttemptEnd::Done, run));
+    }
+    let draft = Signed::sign(&straight.draft(), &straight.key).unwrap().into_signed();
+    straight.tell(Control::Receipt(draft.clone()));
+    let frames: Vec<_> = straight.told.clone();
+    assert_eq!(frames.len(), 5);
+    assert_eq!((straight.job().state(), straight.job().cost()), (JobState::Succeeded, Credits(45)));
+    let orders = permutations(frames.len());
+    assert_eq!(orders.len(), 120);
+    for order in orders {
+        let mut stall = Stall::awarded();
+        for _ in 0..frames.len() {
+            for index in &order {
+                stall.message(Message::Lease(frames[*index].clone()));
             }
         }
-        assert_eq!(stall.job().done(), 3);
-        totals.insert(stall.job().cost());
-        assert_eq!(stall.answers().len(), 3);
+        assert_eq!(stall.trader.renter.digest(), straight.trader.renter.digest(), "{order:?}");
+        assert_eq!(stall.trader.books.totals(), straight.trader.books.totals(), "{order:?}");
+        assert_eq!(stall.blames(), Vec::<&str>::new(), "{order:?}");
+        let file = stall.trader.renter.receipt_file(&draft.peek().unwrap().lease).unwrap();
+        assert_eq!((file.provider.hash(), file.results.len()), (draft.hash(), 2), "{order:?}");
     }
-    assert_eq!(totals.len(), 1);
+}
+
+/// Case M21: a bid that lands when its auction is closed, or its job over, is not read and leaves nothing behind.
+#[test]
+fn a_bid_that_lands_too_late_changes_nothing() {
+    for cancelled in [false, true] {
+        let mut stall = Stall::new();
+        let mut job = spec(1);
+        job.market.mode = Mode::Auction;
+        stall.submit(job);
+        let call = stall.calls[0].clone();
+        if cancelled {
+            stall.handle(Event::Cancel { job: JOB });
+        } else {
+            stall.now += 270; // an unknown round trip, and some thinking
+            stall.handle(Event::Wake);
+        }
+        assert!(stall.trader.renter.auctions.is_empty());
+        let (before, said) = (stall.trader.renter.digest(), stall.sent.len());
+        let bid = Bid {
+            announcement: call.hash(),
+            renter: stall.trader.id(),
+            provider: stall.key.id(),
+            rate: Rate(1),
+            slots: 1,
+            issued: at(stall.now).wall,
+            valid_until: at(60_000).wall,
+        };
+        stall.message(Message::Bid(Signed::sign(&bid, &stall.key).unwrap().into_signed()));
+        assert_eq!(stall.trader.renter.digest(), before);
+        assert_eq!((stall.sent.len(), stall.blames()), (said, vec![]));
+        assert_eq!(stall.trader.renter.live_leases.len(), 0);
+        assert!(stall.award.is_none() && stall.trader.renter.auctions.is_empty());
+        let auctions = stall.trader.renter.placing.values().filter(|placing| placing.auction.is_some());
+        assert_eq!(auctions.count(), 0);
+    }
+}
+
+/// Case S9: a bid older than the announcement it answers is stale, whatever it says about its validity.
+#[test]
+fn a_bid_older_than_its_announcement_wins_nothing_and_is_named_stale() {
+    for (age, wins) in [(2_000, true), (2_001, false)] {
+        let mut stall = Stall::new();
+        stall.now += 5_000;
+        let mut job = spec(1);
+        job.market.mode = Mode::Auction;
+        stall.submit(job);
+        let bid = Bid {
+            announcement: stall.calls[0].hash(),
+            renter: stall.trader.id(),
+            provider: stall.key.id(),
+            rate: Rate(500),
+            slots: 1,
+            issued: at(stall.now - age).wall,
+            valid_until: at(60_000).wall,
+        };
+        stall.message(Message::Bid(Signed::sign(&bid, &stall.key).unwrap().into_signed()));
+        assert_eq!(stall.award.is_some(), wins, "{age}");
+        let stale = stall.job().why().into_iter().find(|reason| reason.code == "stale");
+        assert_eq!(stale.and_then(|reason| reason.nearest).as_deref(), (!wins).then_some("made 2s1ms before it"));
+    }
 }
 
 #[test]

@@ -19,6 +19,60 @@ fn the_budget_is_a_hard_limit_and_running_out_says_so() {
     world.assert_books_agree();
 }
 
+/// The same by auction: a job whose rest fits no bid does not wait for anybody.
+#[test]
+fn by_auction_too_running_out_of_budget_ends_the_job_at_once_and_says_so() {
+    for (standing, others) in [(true, false), (false, false), (false, true), (true, true)] {
+        let mut policies = vec![Policy { standing, ..priced(200_000, 0) }];
+        if others {
+            // One that declines, one that fails only memory, one that is dearer still.
+            policies.push(Policy { standing, max_duration: Millis(1_000), ..priced(100_000, 0) });
+            let mut small = priced(100_000, 0);
+            small.total.memory = Bytes(1_000_000);
+            policies.push(small);
+            policies.push(Policy { standing, ..priced(400_000, 0) });
+        }
+        let mut world = World::new(policies);
+        world.program = |_, _| (AttemptEnd::Done, 60_000);
+        let mut job = spec(5);
+        job.market.mode = Mode::Auction;
+        job.market.budget = Some(Credits(3 * STEP + 100));
+        let start = world.now();
+        world.submit(job);
+        assert_eq!(world.run_to_end(300_000), JobState::Failed, "{standing} {others}");
+        // Three minutes of work at once, and one more round of bids at the most.
+        assert!(world.now() - start < 61_000, "{standing} {others}: {}", world.now() - start);
+        let because = world.job().because();
+        assert_eq!((because[0].code.as_str(), because[0].nearest.as_deref()), ("budget", Some("left 0.00010 CR")));
+        let near = because.iter().skip(1).find(|reason| reason.code == "budget").expect("the nearest miss");
+        assert_eq!(near.nearest.as_deref(), Some("it may cost 0.0033 CR, left 0.00010 CR"));
+        assert_eq!(world.runs.len(), 3);
+        world.settle(60_000);
+        world.assert_books_agree();
+    }
+}
+
+#[test]
+fn a_budget_that_somebody_silent_may_fit_is_waited_for() {
+    let dear = Policy { standing: false, ..priced(400_000, 0) };
+    let mut world = World::new(vec![priced(200_000, 0), dear]);
+    world.program = |_, _| (AttemptEnd::Done, 50_000);
+    let mut job = spec(1);
+    job.market.mode = Mode::Auction;
+    job.market.budget = Some(Credits(STEP + 100));
+    world.submit(job);
+    world.run_for(1_000);
+    world.kill(1);
+    world.run_for(90_000);
+    // The other one bids, and every time too much.
+    let last = world.job().reports().last().cloned().unwrap();
+    assert_eq!((last.bids.len(), world.job().why().last().unwrap().code.as_str()), (0, "budget"));
+    assert_eq!((world.job().running(), world.job().state()), (0, JobState::Placing));
+    world.revive(1);
+    assert_eq!(world.run_to_end(70_000), JobState::Succeeded);
+    assert_eq!(world.runs.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [1, 1]);
+}
+
 #[test]
 fn what_short_tasks_leave_of_the_budget_serves_the_next() {
     let mut world = World::new(vec![priced(200_000, 0)]);
