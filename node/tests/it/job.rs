@@ -94,7 +94,15 @@ fn a_detached_run_needs_a_node() {
 fn the_examples_are_valid() {
     let home = Home::new();
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
-    for job in ["hello/job.toml", "sweep/job.toml", "render/job.toml"] {
+    for job in [
+        "hello/job.toml",
+        "sweep/job.toml",
+        "sweep/chart.toml",
+        "render/job.toml",
+        "render/join.toml",
+        "mapreduce/job.toml",
+        "mapreduce/reduce.toml",
+    ] {
         let run = home.run(&["job", "validate", &format!("{examples}/{job}")]);
         assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{job} {run:?}");
     }

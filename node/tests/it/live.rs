@@ -2,6 +2,7 @@
 
 mod api;
 mod array;
+mod book;
 mod crash;
 mod guests;
 mod join;
