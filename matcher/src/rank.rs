@@ -55,6 +55,48 @@ impl Loss {
 pub struct Cost(u128);
 
 impl Cost {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// More than any sum.
+    pub const MAX: Self = Self(u128::MAX);
+
+    /// So many parts; 3.6 * 10^12 of them are a micro-credit.
+    #[must_use]
+    pub const fn from_parts(parts: u128) -> Self {
+        Self(parts)
+    }
+
+    /// Whole micro-credits.
+    #[must_use]
+    pub const fn of(credits: Credits) -> Self {
+        // 2^64 * 3.6 * 10^12 is below 2^106.
+        Self((credits.0 as u128).saturating_mul(MILLION).saturating_mul(HOUR_MS))
+    }
+
+    /// Its parts.
+    #[must_use]
+    pub const fn parts(self) -> u128 {
+        self.0
+    }
+
+    /// This and `other`; at most [`Self::MAX`].
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// What is left after `other`; at least nothing.
+    #[must_use]
+    pub const fn less(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// So often; at most [`Self::MAX`].
+    #[must_use]
+    pub const fn times(self, count: u32) -> Self {
+        Self(self.0.saturating_mul(count as u128))
+    }
+
     /// In whole micro-credits, rounded up.
     #[must_use]
     pub fn credits(self) -> Credits {
@@ -80,10 +122,34 @@ impl Cost {
 /// Price for `duration`, plus the expected loss, plus the time a slot idles on the way to the renter and back.
 #[must_use]
 pub fn cost(candidate: &Candidate, duration: Millis, loss: Loss) -> Cost {
-    let rate = u128::from(candidate.rate.0);
+    effective(candidate.rate, candidate.reliability, candidate.rtt, duration, loss)
+}
+
+/// [`cost`] of what only its parts are known of.
+#[must_use]
+pub fn effective(rate: Rate, reliability: Option<Ppm>, rtt: Option<Millis>, duration: Millis, loss: Loss) -> Cost {
+    let quick = quick(rate, reliability, rtt, duration, loss);
+    quick.unwrap_or_else(|| exact(rate, reliability, rtt, duration, loss))
+}
+
+/// [`exact`] where all factors fit into 64 bits, as they do for money that exists: very many are ranked at once.
+fn quick(rate: Rate, reliability: Option<Ppm>, rtt: Option<Millis>, duration: Millis, loss: Loss) -> Option<Cost> {
+    let price = rate.0.checked_mul(duration.0)?;
+    let sure = price.checked_add(rate.0.checked_mul(rtt.unwrap_or(UNKNOWN_RTT).0)?)?;
+    let loss = match loss {
+        Loss::Declared(credits) => credits.0.checked_mul(3_600_000)?,
+        Loss::Tenths(tenths) => price.checked_mul(u64::from(tenths))? / 10,
+    };
+    let failing = 1_000_000u32.saturating_sub(reliability.unwrap_or(UNKNOWN_RELIABILITY).0);
+    let lost = u128::from(failing).checked_mul(u128::from(loss))?;
+    u128::from(sure).checked_mul(MILLION)?.checked_add(lost).map(Cost)
+}
+
+fn exact(rate: Rate, reliability: Option<Ppm>, rtt: Option<Millis>, duration: Millis, loss: Loss) -> Cost {
+    let rate = u128::from(rate.0);
     let price = rate.saturating_mul(u128::from(duration.0));
-    let idle = rate.saturating_mul(u128::from(candidate.rtt.unwrap_or(UNKNOWN_RTT).0));
-    let reliability = candidate.reliability.unwrap_or(UNKNOWN_RELIABILITY);
+    let idle = rate.saturating_mul(u128::from(rtt.unwrap_or(UNKNOWN_RTT).0));
+    let reliability = reliability.unwrap_or(UNKNOWN_RELIABILITY);
     let failing = MILLION.saturating_sub(u128::from(reliability.0));
     let loss = match loss {
         Loss::Declared(credits) => u128::from(credits.0).saturating_mul(HOUR_MS),
@@ -96,10 +162,11 @@ pub fn cost(candidate: &Candidate, duration: Millis, loss: Loss) -> Cost {
 /// Breaks ties: nobody knows it before the table is closed, so nobody can grind a bid to win them.
 #[must_use]
 pub fn tie(root: &Hash, provider: &NodeId) -> Hash {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&root.0);
-    hasher.update(&provider.0);
-    Hash(*hasher.finalize().as_bytes())
+    let mut both = [0; 64];
+    let (head, tail) = both.split_at_mut(32);
+    head.copy_from_slice(&root.0);
+    tail.copy_from_slice(&provider.0);
+    Hash(*blake3::hash(&both).as_bytes())
 }
 
 /// The root that stands for a set of bids or offers: over their hashes in ascending order, each once.
@@ -160,6 +227,23 @@ mod tests {
         let cheap = Candidate { reliability: Some(Ppm(500_000)), ..candidate(2, 100) };
         let order = rank(vec![cheap.clone(), safe.clone()], &Hash([0; 32]), Millis(3_600_000), Loss::Tenths(50));
         assert_eq!(order, [safe, cheap]);
+    }
+
+    #[test]
+    fn the_quick_way_gives_the_exact_cost() {
+        let known = [(None, None), (Some(Ppm(0)), Some(Millis(0))), (Some(Ppm(987_654)), Some(Millis(123)))];
+        for (reliability, rtt) in known {
+            for rate in [0, 1, 7, 123_457, 1_000_000_007, u64::MAX] {
+                for duration in [0, 1, 999, 600_000, u64::MAX] {
+                    for loss in [Loss::Tenths(0), Loss::Tenths(7), Loss::Tenths(50), Loss::Declared(Credits(12_345))] {
+                        let (rate, duration) = (Rate(rate), Millis(duration));
+                        let all = exact(rate, reliability, rtt, duration, loss);
+                        assert_eq!(effective(rate, reliability, rtt, duration, loss), all);
+                    }
+                }
+            }
+        }
+        assert!(quick(Rate(1_000_000_007), None, None, Millis(600_000), Loss::Tenths(50)).is_some());
     }
 
     #[test]

@@ -16,8 +16,8 @@ use crate::{
     event::{AuctionReport, JobState, Notice, Output, Reason},
     filter::Demand,
     job::Job,
-    pool,
-    rank::{self, Candidate, Loss},
+    pool::{self, Caps, Domains, Goal, Item},
+    rank::{self, Candidate, Cost, Loss},
 };
 
 /// Awards sent at once for one job.
@@ -123,8 +123,9 @@ impl Renter {
             .collect();
         let root = rank::root(candidates.iter().map(|candidate| candidate.document));
         let terms = &job.spec().terms;
-        let ranked = rank::rank(candidates, &root, terms.timeout, Loss::of(job.spec().sla.loss, terms.tier));
-        let shares = pool::cover(&ranked, wanted, MAX_AWARDS);
+        let loss = Loss::of(job.spec().sla.loss, terms.tier);
+        let ranked = rank::rank(candidates, &root, terms.timeout, loss);
+        let shares = pool_of(&ranked, wanted, job, demand.budget);
         let nobody = found.good.is_empty() && found.spare.is_empty();
         let (hints, seen) = (found.reasons(), found.seen);
         let hopeful = |offer: &Verified<Offer>| !placing.hopeless.contains(&offer.provider);
@@ -152,7 +153,7 @@ impl Renter {
             .enumerate()
             .take(MAX_LISTED)
             .map(|(index, candidate)| {
-                let won = shares.iter().any(|share| share.index == index);
+                let won = shares.iter().any(|(place, _)| *place == index);
                 (candidate.provider, candidate.rate, candidate.slots, won)
             })
             .collect();
@@ -167,10 +168,10 @@ impl Renter {
         };
         self.reported(id, report, cx);
         let mut sent = 0u32;
-        for share in shares {
-            if let Some(candidate) = ranked.get(share.index) {
+        for (place, slots) in shares {
+            if let Some(candidate) = ranked.get(place) {
                 let basis = Basis::Ask { offer: candidate.document };
-                let slots = self.send_award(id, candidate.provider, basis, candidate.rate, share.slots, cx);
+                let slots = self.send_award(id, candidate.provider, basis, candidate.rate, slots, cx);
                 sent = sent.saturating_add(slots);
             }
         }
@@ -379,6 +380,24 @@ impl Renter {
         // Whoever says how long to try is taken at their word.
         placing.start_by.is_none().then(|| since.saturating_add(PATIENCE))
     }
+}
+
+/// The cheapest of these candidates, best first, that cover the slots wanted and that the budget can hold: the place of
+/// each and its slots. Tasks of an array may share owners; a second attempt never goes to the same provider.
+pub(super) fn pool_of(ranked: &[Candidate], wanted: u32, job: &Job, budget: Option<Credits>) -> Vec<(usize, u32)> {
+    let spec = job.spec();
+    let loss = Loss::of(spec.sla.loss, spec.terms.tier);
+    let items: Vec<_> = ranked
+        .iter()
+        .map(|candidate| Item {
+            cost: rank::cost(candidate, spec.terms.timeout, loss),
+            setup: Cost::ZERO,
+            price: job.step(candidate.rate),
+            slots: candidate.slots,
+            domains: Domains::default(),
+        })
+        .collect();
+    pool::cover(&items, &Goal { wanted, most: MAX_AWARDS, caps: Caps::default(), budget }).shares
 }
 
 /// Whether all that keeps this offer from doing is that its slots are taken.
