@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_logarithm_is_right_to_the_last_places() {
         for (ppm, exact) in
-            [(500_000, 1.0), (250_000, 2.0), (100_000, 3.321_928), (1, 19.931_568), (999_999, 0.000_001_4)]
+            [(500_000, 1.0), (250_000, 2.0), (200_000, 2.321_928), (1, 19.931_568), (999_999, 0.000_001_4)]
         {
             let got = f64::from(doublings(Chance::of(Ppm(ppm)))) / 65_536.0;
             assert!((got - exact).abs() < 3e-5, "{ppm}: {got}");

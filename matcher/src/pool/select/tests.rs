@@ -142,7 +142,7 @@ fn only_those_that_would_be_chosen_are_checked_and_forgers_are_left_out() {
     let mut random = Lcg(1);
     let all: Vec<_> = (0..3_000).map(|n| row(n, &mut random, 1_000)).collect();
     let want = want(50, Caps::default());
-    let honest = |row: &Row| row.provider.0[3] % 3 != 0;
+    let honest = |row: &Row| !row.provider.0[3].is_multiple_of(3);
     let mut asked = Vec::new();
     let selection = select(&rows(&all), &want, |place| {
         asked.push(place);
