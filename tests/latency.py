@@ -14,7 +14,7 @@ What is measured: from the moment the node has answered POST /v1/jobs (the job i
 job's event stream, as a client in another process sees it. Peers are connected, the module is compiled. Two real nodes,
 a provider and a renter, in a folder of their own, on loopback only. Quote medians and ratios: machines are noisy.
 """
-import argparse, base64, http.client, json, os, pathlib, secrets, shutil, signal, socket, subprocess, sys, tempfile, time
+import argparse, base64, http.client, json, os, pathlib, re, secrets, shutil, signal, socket, subprocess, sys, tempfile, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -30,7 +30,7 @@ def free_ports(n):
 
 
 class Node:
-    def __init__(self, souk, folder, name, role, network, without=""):
+    def __init__(self, souk, folder, name, role, network, without="", invites=None):
         self.environment = {**os.environ, "SOUK_ABLATE": without}
         self.souk, self.home = souk, folder / name
         (self.home / "config").mkdir(parents=True)
@@ -48,6 +48,9 @@ listen = "127.0.0.1:{api}"
         (self.home / "config/souk.toml").write_text(text)
         if network is None:
             self.run("network", "new", "--name", "bench", "--open")
+            if invites is not None:
+                file = self.home / "config/network.toml"
+                file.write_text(re.sub(r"invites = \d+", f"invites = {invites}", file.read_text()))
         else:
             self.run("network", "join", str(network))
         self.log = open(self.home / "log", "w")

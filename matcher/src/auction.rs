@@ -9,9 +9,7 @@ use crate::{
     rank::{self, Candidate, Cost, Loss},
 };
 
-/// Most providers invited to one round: enough for competition, few enough for one burst of messages.
-pub const MAX_INVITES: usize = 16;
-/// Places among them for peers without a record, so that somebody can come to have one.
+/// One of so many places in a round is for peers without a record, so that somebody can come to have one.
 pub const NEWCOMERS: usize = 4;
 /// Thinking time of a bidder, on top of its own round trip.
 pub const THINKING: Millis = Millis(20);
@@ -25,23 +23,24 @@ pub struct Invitee {
     pub newcomer: bool,
 }
 
-/// Chooses whom to invite: the best by estimate, a share of newcomers by lot.
+/// Chooses whom to invite, `most` at most: the best by estimate, a share of newcomers by lot.
 #[must_use]
-pub fn invites(mut invitees: Vec<Invitee>, seed: &Hash, duration: Millis, loss: Loss) -> Vec<NodeId> {
+pub fn invites(mut invitees: Vec<Invitee>, most: usize, seed: &Hash, duration: Millis, loss: Loss) -> Vec<NodeId> {
     invitees.sort_by_key(|invitee| {
         (rank::cost(&invitee.candidate, duration, loss), rank::tie(seed, &invitee.candidate.provider))
     });
-    if invitees.len() <= MAX_INVITES {
+    if invitees.len() <= most {
         return invitees.into_iter().map(|invitee| invitee.candidate.provider).collect();
     }
-    let best = invitees.iter().take(MAX_INVITES.saturating_sub(NEWCOMERS));
+    let newcomers = most / NEWCOMERS;
+    let best = invitees.iter().take(most.saturating_sub(newcomers));
     let mut chosen: Vec<NodeId> = best.map(|invitee| invitee.candidate.provider).collect();
     let rest = invitees.get(chosen.len()..).unwrap_or_default();
     let mut lots: Vec<_> = rest.iter().filter(|invitee| invitee.newcomer).collect();
     lots.sort_by_key(|invitee| rank::tie(seed, &invitee.candidate.provider));
-    chosen.extend(lots.iter().take(NEWCOMERS).map(|invitee| invitee.candidate.provider));
+    chosen.extend(lots.iter().take(newcomers).map(|invitee| invitee.candidate.provider));
     for invitee in rest {
-        if chosen.len() >= MAX_INVITES {
+        if chosen.len() >= most {
             break;
         }
         if !chosen.contains(&invitee.candidate.provider) {

@@ -765,6 +765,7 @@ impl From<&souk_protocol::NetworkFile> for Network {
         let params = [
             ("period", p.period.to_string()),
             ("bid_window_max", p.bid_window_max.to_string()),
+            ("invites", p.invites.to_string()),
             ("lease_grace", p.lease_grace.to_string()),
             ("unknown_after", p.unknown_after.to_string()),
             ("clock_skew", p.clock_skew.to_string()),

@@ -34,6 +34,8 @@ pub struct Params {
     pub period: Millis,
     /// Longest wait for bids.
     pub bid_window_max: Millis,
+    /// Most providers invited to bid in one round: enough for competition, few enough for one burst of messages.
+    pub invites: u16,
     /// How long a silent party is waited for.
     pub lease_grace: Millis,
     /// After so long a silence a task may get a second attempt elsewhere.
@@ -60,6 +62,7 @@ impl Default for Params {
         Self {
             period: Millis(3_600_000),
             bid_window_max: Millis(30_000),
+            invites: 16,
             lease_grace: Millis(60_000),
             unknown_after: Millis(15_000),
             clock_skew: Millis(2_000),
@@ -121,6 +124,8 @@ struct RawParams {
     period: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bid_window_max: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invites: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_grace: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,6 +202,10 @@ impl NetworkFile {
         let params = Params {
             period: field("params.period", raw.params.period, d.period)?,
             bid_window_max: field("params.bid_window_max", raw.params.bid_window_max, d.bid_window_max)?,
+            invites: match raw.params.invites {
+                Some(0) => return Err(bad("params.invites", "0", "somebody has to be asked: 1 or more")),
+                given => given.unwrap_or(d.invites),
+            },
             lease_grace: field("params.lease_grace", raw.params.lease_grace, d.lease_grace)?,
             unknown_after: field("params.unknown_after", raw.params.unknown_after, d.unknown_after)?,
             clock_skew: field("params.clock_skew", raw.params.clock_skew, d.clock_skew)?,
@@ -233,6 +242,7 @@ impl NetworkFile {
             params: RawParams {
                 period: Some(p.period.to_string()),
                 bid_window_max: Some(p.bid_window_max.to_string()),
+                invites: Some(p.invites),
                 lease_grace: Some(p.lease_grace.to_string()),
                 unknown_after: Some(p.unknown_after.to_string()),
                 clock_skew: Some(p.clock_skew.to_string()),
@@ -304,6 +314,9 @@ mod tests {
         let text = lab().to_toml().unwrap().replace("lease_grace = \"1m\"", "lease_grace = \"60\"");
         let error = NetworkFile::parse(&text).unwrap_err().to_string();
         assert!(error.contains("params.lease_grace = \"60\""), "{error}");
+        let text = lab().to_toml().unwrap().replace("invites = 16", "invites = 0");
+        let error = NetworkFile::parse(&text).unwrap_err().to_string();
+        assert_eq!(error, "params.invites = \"0\": somebody has to be asked: 1 or more");
         let error = NetworkFile::parse(&lab().to_toml().unwrap().replace("open", "opne")).unwrap_err().to_string();
         assert!(error.contains("opne"), "{error}");
     }

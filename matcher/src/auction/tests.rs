@@ -2,6 +2,9 @@ use proptest::prelude::*;
 use souk_protocol::{DeclineCode, Key, Signed, Signer, Text};
 
 use super::*;
+
+/// As many as the network invites by default.
+const MOST: usize = 16;
 use crate::testing::announcement;
 
 fn key(n: u8) -> Key {
@@ -103,8 +106,8 @@ fn invitee(n: u8, rate: u64, newcomer: bool) -> Invitee {
 fn newcomers_get_a_share_of_the_invitations() {
     let known = (0..40).map(|n| invitee(n, 10, false));
     let dear = (100..140).map(|n| invitee(n, 1_000, true));
-    let chosen = invites(known.chain(dear).collect(), &Hash([1; 32]), Millis(1_000), Loss::Tenths(5));
-    assert_eq!(chosen.len(), MAX_INVITES);
+    let chosen = invites(known.chain(dear).collect(), MOST, &Hash([1; 32]), Millis(1_000), Loss::Tenths(5));
+    assert_eq!(chosen.len(), MOST);
     assert_eq!(chosen.iter().filter(|id| id.0[0] >= 100).count(), NEWCOMERS);
 }
 
@@ -117,11 +120,11 @@ proptest! {
         let mut reversed = all.clone();
         reversed.reverse();
         let (count, seed) = (all.len(), Hash([4; 32]));
-        let chosen = invites(all, &seed, Millis(1_000), Loss::Tenths(5));
-        prop_assert_eq!(chosen.len(), count.min(MAX_INVITES));
+        let chosen = invites(all, MOST, &seed, Millis(1_000), Loss::Tenths(5));
+        prop_assert_eq!(chosen.len(), count.min(MOST));
         let distinct: std::collections::BTreeSet<_> = chosen.iter().collect();
         prop_assert_eq!(distinct.len(), chosen.len());
-        prop_assert_eq!(chosen, invites(reversed, &seed, Millis(1_000), Loss::Tenths(5)));
+        prop_assert_eq!(chosen, invites(reversed, MOST, &seed, Millis(1_000), Loss::Tenths(5)));
     }
 
     #[test]

@@ -70,8 +70,9 @@ impl Renter {
             closes: now.wall.saturating_add(window),
         };
         let Some(call) = cx.sign(&call) else { return };
-        let chosen =
-            auction::invites(invitees, &call.hash(), spec.terms.timeout, Loss::of(spec.sla.loss, spec.terms.tier));
+        let loss = Loss::of(spec.sla.loss, spec.terms.tier);
+        let most = usize::from(cx.settings.params.invites);
+        let chosen = auction::invites(invitees, most, &call.hash(), spec.terms.timeout, loss);
         let invited: Vec<_> = chosen.iter().map(|provider| (*provider, self.rtts.get(provider))).collect();
         for provider in &chosen {
             cx.send(*provider, Message::Announce(call.signed().clone()));
