@@ -169,6 +169,11 @@ impl Channel {
         self.kept.iter().take(RESEND_BURST).map(|(number, body)| self.frame(*number, body.clone())).collect()
     }
 
+    /// Gives back room that is not needed: little more will be said.
+    pub fn shrink(&mut self) {
+        self.kept.shrink_to_fit();
+    }
+
     /// Whether another message would be kept.
     #[must_use]
     pub fn has_room(&self) -> bool {

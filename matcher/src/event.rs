@@ -37,6 +37,27 @@ pub struct Settings {
     pub boot: u64,
     /// Randomness, fresh for each run.
     pub seed: [u8; 32],
+    /// How much of what is over stays in memory.
+    pub keep: Keep,
+}
+
+/// How much of what is over stays in memory, so that repeats get their stored answer and users their results. Older
+/// things are in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Jobs.
+    pub jobs: usize,
+    /// Closed leases, on each side.
+    pub leases: usize,
+    /// Results with them, on each side, over all.
+    pub results: usize,
+}
+
+impl Default for Keep {
+    /// What a node has room for: 16,384 results are about 16 MB.
+    fn default() -> Self {
+        Self { jobs: 4_096, leases: 4_096, results: 16_384 }
+    }
 }
 
 /// What the owner sells and on which terms. Replaced as a whole by [`Event::Policy`].

@@ -66,7 +66,8 @@ pub use channel::{Channel, Heard};
 pub use context::Keys;
 pub use desk::{BID_BEYOND, Desk, MAX_BIDS, MAX_OFFERS, MAX_OFFLINE, MAX_RETENTION, OwnBid, Quote, Refusal, Wanted};
 pub use event::{
-    AuctionReport, Event, JobState, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState, Token,
+    AuctionReport, Event, JobState, Keep, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState,
+    Token,
 };
 pub use filter::{Demand, Known, Miss, eligible};
 pub use job::{Attempt, AttemptState, Job, Task};

@@ -17,7 +17,7 @@ use crate::{
     books::Books,
     context::{Context, Keys},
     desk::Desk,
-    event::{LeaseView, Outcome, Policy, Reason},
+    event::{Keep, LeaseView, Outcome, Policy, Reason},
     record::Record,
     trader::ReplayError,
 };
@@ -119,6 +119,11 @@ impl Provider {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// No leases yet; of those that are over, so much will be kept.
+    pub(crate) fn keeping(keep: Keep) -> Self {
+        Self { closed: Closed::keeping(keep), ..Self::default() }
     }
 
     pub(crate) fn apply(&mut self, record: &Record, keys: &dyn Keys) -> Result<(), ReplayError> {

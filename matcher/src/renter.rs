@@ -19,7 +19,7 @@ use souk_protocol::{
 use crate::{
     auction::{Auction, Table},
     context::{Context, Keys},
-    event::{JobState, Notice, Reason, TaskState},
+    event::{JobState, Keep, Notice, Reason, TaskState},
     job::Job,
     record::Record,
     trader::ReplayError,
@@ -43,12 +43,6 @@ use lease::{Lease, Phase};
 pub use views::{LeaseAccountView, Plan, PlannedOffer, RenterLeaseState};
 pub use work::{WorkError, work};
 
-/// Jobs kept after their end; older ones are in the journal.
-const MAX_ENDED: usize = 4_096;
-/// Closed leases kept.
-const MAX_CLOSED: usize = 4_096;
-/// Results kept with them, over all: about 16 MB. The receipt files of older leases come from the journal.
-const MAX_RESULTS: usize = 16_384;
 /// How long nothing may match before a job that has not started is given up.
 const PATIENCE: Millis = Millis(30_000);
 /// The same for a job that has started: its providers may come back.
@@ -82,6 +76,7 @@ pub struct Renter {
     offers: Offers,
     rtts: Rtts,
     records: Records,
+    keep: Keep,
 }
 
 /// How slots are sought for a job. Not durable: after a restart the search begins anew.
@@ -167,6 +162,11 @@ impl Renter {
         Self::default()
     }
 
+    /// No jobs yet; of what is over, so much will be kept.
+    pub(crate) fn keeping(keep: Keep) -> Self {
+        Self { keep, ..Self::default() }
+    }
+
     pub(crate) fn apply(&mut self, record: &Record, keys: &dyn Keys) -> Result<(), ReplayError> {
         fold::apply(self, record, keys)
     }
@@ -236,7 +236,7 @@ impl Renter {
     }
 
     fn forget_jobs(&mut self) {
-        while self.ended.len() > MAX_ENDED {
+        while self.ended.len() > self.keep.jobs {
             let Some(oldest) = self.ended.pop_front() else { break };
             if self.by_job.get(&oldest).is_some_and(|leases| !leases.is_empty()) {
                 self.ended.push_back(oldest); // its leases are not settled yet
@@ -402,14 +402,14 @@ impl Renter {
         self.closed.push_back(id);
         self.results = self.results.saturating_add(results);
         self.with_results.push_back((id, results));
-        while self.results > MAX_RESULTS {
+        while self.results > self.keep.results {
             let Some((oldest, count)) = self.with_results.pop_front() else { break };
             self.results = self.results.saturating_sub(count);
             if let Some(lease) = self.leases.get_mut(&oldest) {
                 lease.results = Vec::new();
             }
         }
-        if self.closed.len() > MAX_CLOSED
+        if self.closed.len() > self.keep.leases
             && let Some(oldest) = self.closed.pop_front()
         {
             self.leases.remove(&oldest);

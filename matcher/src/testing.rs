@@ -48,6 +48,7 @@ pub(crate) fn settings(boot: u64) -> Settings {
         open: true,
         boot,
         seed: [u8::try_from(boot).unwrap_or(0); 32],
+        keep: Keep::default(),
     }
 }
 

@@ -46,8 +46,8 @@ impl Trader {
         let random = Random::new(settings.seed);
         Self {
             books: Books::new(keys.id(), settings.params.credit),
-            renter: Renter::new(),
-            provider: Provider::new(),
+            renter: Renter::keeping(settings.keep),
+            provider: Provider::keeping(settings.keep),
             waiting: Waiting::default(),
             settings,
             keys,

@@ -125,6 +125,7 @@ impl Node {
             // The wall clock rises from start to start; two starts in one millisecond are not possible.
             boot: wall().0,
             seed,
+            keep: souk_matcher::Keep::default(),
         };
         let trader = Trader::new(settings, Arc::clone(&keys) as Arc<dyn souk_matcher::Keys>);
         let (store, trader, report) = open(config.data.clone(), config.store, trader).await?;

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use souk_matcher::{Event, LeaseView, Notice, Output, Record, Token};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Control, Credits, Discharge, Message, Millis, NodeId, Offer, RunState, Signed, TaskResult,
-    Verified, Work,
+    AttemptEnd, AttemptId, Control, Credits, Discharge, JobId, LeaseEnd, Message, Millis, NodeId, Party, RunState,
+    Signed, TaskResult, Work,
 };
 
 use crate::{
+    disk::Body,
     invariant::{self, Invariant},
     network::{NodeIndex, Pair, Sent},
     node::Collecting,
-    scenario::Broken,
+    packet::Packet,
+    scenario::{Broken, Engine},
     time::Micros,
     workload,
     world::{Happening, Local, World},
@@ -22,8 +24,6 @@ use crate::{
 const FETCH_TRIES: u32 = 15;
 /// How long outputs are tried to be collected without progress: the network's `lease_grace`.
 const COLLECT_FOR: Micros = Micros::millis(60_000);
-/// Share of gossiped offers that a node misses, in millionths; the exchange between nodes makes up for it.
-const OFFERS_MISSED: u32 = 50_000;
 /// How often a disk stalls, in millionths of its syncs, and for how long at most.
 const STALLS: (u32, Micros) = (3_000, Micros::millis(2_500));
 
@@ -37,7 +37,7 @@ impl World<'_> {
     fn carry_out_one(&mut self, node: NodeIndex, output: Output) {
         match output {
             Output::Persist { record, token } => self.persist(node, &record, token),
-            Output::Send { to, message } => self.send(node, &to, &message),
+            Output::Send { to, message } => self.send(node, &to, message),
             Output::Offer(offer) => self.offer(node, offer),
             Output::Blame { peer, fault } => {
                 let peer = self.index(&peer);
@@ -73,20 +73,34 @@ impl World<'_> {
     }
 
     fn notice(&mut self, node: NodeIndex, notice: &Notice) {
-        if let Notice::Auction { .. } = notice {
-            self.report.auctions += 1;
+        match notice {
+            Notice::Auction { .. } => self.report.auctions += 1,
+            // A renter says this of an award that was declined or not answered.
+            Notice::LeaseEnded { side: Party::Renter, end: LeaseEnd::Expired, by: Party::Provider, .. } => {
+                self.report.refused += 1;
+            }
+            Notice::Job { state, .. } if state.is_final() => self.stop_listening(node),
+            _ => {}
         }
         self.tell(|_| format!("{node} {}", crate::trace::notice(notice)));
     }
 
     fn persist(&mut self, index: NodeIndex, record: &Record, token: Token) {
         let now = self.now;
-        let bytes = match record.encode() {
-            Ok(bytes) => bytes,
-            Err(error) => return self.violated(Invariant::MessagesFit, format!("node {index} writes {error}")),
-        };
         self.tell(|_| format!("{index} writes {}", crate::trace::record(record)));
-        self.log(1, index, &bytes);
+        let keeps = self.scenario.engine == Engine::Exact || self.nodes.get(index).is_some_and(|node| node.keeps);
+        let body = if keeps {
+            match record.encode() {
+                Ok(bytes) => Body::Kept(bytes),
+                Err(error) => return self.violated(Invariant::MessagesFit, format!("node {index} writes {error}")),
+            }
+        } else {
+            Body::Passing(Box::new(record.clone()))
+        };
+        match &body {
+            Body::Kept(bytes) => self.log(1, index, bytes),
+            Body::Passing(_) => self.log(1, index, &token.0.to_le_bytes()),
+        }
         self.report.records += 1;
         let slowest = if self.is_calm { Micros::millis(5) } else { self.scenario.faults.slowest_sync };
         let stalls = !self.is_calm && slowest > Micros::millis(5) && self.dice.chance(STALLS.0);
@@ -98,7 +112,7 @@ impl World<'_> {
         };
         let delay = self.dice.span(Micros(300), most);
         let Some(node) = self.nodes.get_mut(index) else { return };
-        let at = node.disk.write(now, delay, token, bytes);
+        let at = node.disk.write(now, delay, token, body);
         let id = node.id;
         let Some(alive) = &mut node.alive else { return };
         alive.credit.note(&id, record);
@@ -111,25 +125,36 @@ impl World<'_> {
         self.push_local(at, index, Local::Synced);
     }
 
-    fn send(&mut self, from: NodeIndex, to: &NodeId, message: &Message) {
-        self.ledger.said(self.now, from, message);
+    fn send(&mut self, from: NodeIndex, to: &NodeId, message: Message) {
+        self.ledger.said(self.now, from, &message);
         let Some(to) = self.index(to) else { return };
-        if self.withholds(from, message) {
+        if self.withholds(from, &message) {
             return;
         }
         if let Some(facts) = &mut self.facts {
-            facts.said(message);
+            facts.said(&message);
         }
-        let bytes = match message.encode() {
-            Ok(bytes) => Arc::new(bytes),
-            Err(error) => return self.violated(Invariant::MessagesFit, format!("node {from} sends {error}")),
+        if matches!(message, Message::Award { .. }) {
+            self.report.awards += 1;
+        }
+        let packet = match self.scenario.engine {
+            Engine::Light => {
+                self.log(2, from, &(to as u64).to_le_bytes());
+                Packet::Value(Arc::new(message))
+            }
+            Engine::Exact => match message.encode() {
+                Ok(bytes) => {
+                    self.log(2, from, &bytes);
+                    Packet::Bytes(Arc::new(bytes))
+                }
+                Err(error) => return self.violated(Invariant::MessagesFit, format!("node {from} sends {error}")),
+            },
         };
-        self.log(2, from, &bytes);
-        let (sent, bytes) = self.network.send(self.now, from, to, bytes);
-        match (sent, bytes) {
+        let (sent, packet) = self.network.send(self.now, from, to, packet);
+        match (sent, packet) {
             (Sent::Dials { at, epoch }, _) => self.push(at, Happening::Dialled { pair: Pair::of(from, to), epoch }),
             (Sent::Breaks { at, epoch }, _) => self.push(at, Happening::Broken { pair: Pair::of(from, to), epoch }),
-            (sent, Some(bytes)) => self.travel(from, to, sent, &bytes),
+            (sent, Some(packet)) => self.travel(from, to, sent, packet),
             _ => {}
         }
     }
@@ -145,72 +170,28 @@ impl World<'_> {
     }
 
     /// A liar says to somebody what it has heard somewhere.
-    pub(crate) fn lie(&mut self, bytes: &Arc<Vec<u8>>) {
-        let Some(from) = self.scenario.liar() else { return };
+    pub(crate) fn lie(&mut self, from: NodeIndex, packet: Packet) {
         if self.is_calm || !self.dice.chance(self.scenario.faults.lies) {
             return;
         }
         let to = usize::try_from(self.dice.below(from as u64)).unwrap_or(0);
         let at = self.now + self.dice.span(Micros(0), Micros::millis(20_000));
-        self.push(at, Happening::Arrive { from, to, epoch: None, bytes: Arc::clone(bytes) });
+        self.push(at, Happening::Arrive { from, to, epoch: None, packet });
     }
 
-    pub(crate) fn travel(&mut self, from: NodeIndex, to: NodeIndex, sent: Sent, bytes: &Arc<Vec<u8>>) {
+    pub(crate) fn travel(&mut self, from: NodeIndex, to: NodeIndex, sent: Sent, packet: Packet) {
         if let Sent::Arrives { at, epoch, again } = sent {
-            let bytes = Arc::clone(bytes);
             if let Some(again) = again {
-                self.push(again, Happening::Arrive { from, to, epoch: None, bytes: Arc::clone(&bytes) });
+                self.push(again, Happening::Arrive { from, to, epoch: None, packet: packet.clone() });
             }
-            self.push(at, Happening::Arrive { from, to, epoch: Some(epoch), bytes });
-        }
-    }
-
-    fn offer(&mut self, from: NodeIndex, offer: Verified<Offer>) {
-        let offer = Arc::new(offer);
-        self.log(3, from, &offer.hash().0);
-        self.learn_offer(from, Arc::clone(&offer));
-        for to in 0..self.nodes.len() {
-            if to != from && self.network.passes(from, to) && !self.dice.chance(OFFERS_MISSED) {
-                // A few hops of gossip.
-                let distance = self.network.distance(Pair::of(from, to));
-                let at = self.now + self.dice.around(distance) + self.dice.around(distance);
-                self.push(at, Happening::Offer { to, offer: Arc::clone(&offer) });
-            }
-        }
-    }
-
-    pub(crate) fn learn_offer(&mut self, to: NodeIndex, offer: Arc<Verified<Offer>>) {
-        let Some(node) = self.nodes.get_mut(to) else { return };
-        let is_own = node.id == offer.provider;
-        let Some(alive) = &mut node.alive else { return };
-        if alive.offers.get(&offer.provider).is_some_and(|known| known.sequence >= offer.sequence) {
-            return;
-        }
-        alive.offers.insert(offer.provider, Arc::clone(&offer));
-        if !is_own {
-            self.tell_node(to, Event::Offer((*offer).clone()));
-        }
-    }
-
-    /// Anti-entropy: a node learns the offers that another knows.
-    pub(crate) fn exchange_offers(&mut self, node: NodeIndex) {
-        for _ in 0..2 {
-            let other = usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or(0);
-            if other == node || !self.network.passes(other, node) || !self.network.passes(node, other) {
-                continue;
-            }
-            let known = self.nodes.get(other).and_then(|node| node.alive.as_ref());
-            let offers: Vec<_> = known.map(|alive| alive.offers.values().cloned().collect()).unwrap_or_default();
-            for offer in offers {
-                self.learn_offer(node, offer);
-            }
+            self.push(at, Happening::Arrive { from, to, epoch: Some(epoch), packet });
         }
     }
 
     fn open_lease(&mut self, index: NodeIndex, lease: LeaseView) {
         let job = lease.job;
         self.tell(|world| {
-            let number = world.jobs.iter().position(|planned| planned.job == job);
+            let number = world.numbers.get(&job);
             format!(
                 "{index} opens {:?} for {:?} job {number:?} slots {}",
                 lease.lease,
@@ -229,7 +210,8 @@ impl World<'_> {
         self.tell(|_| format!("{index} runs {attempt}"));
         self.report.attempts += 1;
         self.ledger.begun(now, attempt, self.nodes.get(index).map_or(0, |node| node.boot));
-        let number = self.jobs.iter().position(|planned| planned.job == work.job);
+        let number = self.numbers.get(&work.job).copied();
+        self.tally_attempt(number);
         let fate = workload::fate(self.seed, self.scenario, &work.job, number, &attempt);
         let Some(node) = self.nodes.get_mut(index) else { return };
         let limit = node.policy.stranger_limit;
@@ -265,7 +247,12 @@ impl World<'_> {
         if !reachable {
             alive.executor.input_failed(&attempt);
         }
+        let (job, cores) = alive.executor.waiting(&attempt).unwrap_or((JobId([0; 32]), 0));
+        if workload::fails(self.seed, self.scenario, index, &attempt, cores, &alive.executor.busy(now)) {
+            alive.executor.spoil(&attempt);
+        }
         let Some(due) = alive.executor.start(now, &attempt) else { return };
+        self.tally_begins(self.numbers.get(&job).copied(), cores);
         self.push_local(due.at, index, Local::Finish { attempt, turn: due.turn });
         if reachable {
             self.tell_node(index, Event::Running { attempt, state: RunState::Running });
@@ -294,6 +281,7 @@ impl World<'_> {
         if let Some(facts) = &mut self.facts {
             facts.ran(now, index, ended.job, ended.outcome.run, ended.outcome.end);
         }
+        self.tally_ends(index, self.numbers.get(&ended.job).copied(), &ended);
         self.tell(|_| format!("{index} ends {attempt} {} after {} ms", ended.outcome.end, ended.outcome.run.0));
         if self.scenario.broken == Some(Broken::Overclaims) {
             ended.outcome.run = Millis(ended.outcome.run.0.saturating_mul(2));
@@ -305,8 +293,8 @@ impl World<'_> {
         let Some(provider) = self.index(provider) else { return };
         let (now, attempt) = (self.now, result.attempt);
         let has_outputs = result.files > 0 || result.stdout.len > 0 || result.stderr.len > 0;
-        let distance = self.network.distance(Pair::of(index, provider));
-        let at = now + self.dice.around(distance) + self.dice.around(distance);
+        let way = self.network.way(Pair::of(index, provider));
+        let at = now + self.network.throw(way) + self.network.throw(way);
         let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
         alive.collecting.insert(attempt, Collecting { provider, since: now, has_outputs });
         self.push_local(at, index, Local::Collect(attempt));

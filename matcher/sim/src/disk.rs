@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use souk_matcher::Token;
+use souk_matcher::{Record, Token};
 
 use crate::time::Micros;
 
@@ -19,29 +19,41 @@ pub(crate) struct Disk {
 struct Write {
     at: Micros,
     token: Token,
-    bytes: Vec<u8>,
+    body: Body,
+}
+
+/// A record on its way to the disk.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Body {
+    /// Its bytes, which are kept.
+    Kept(Vec<u8>),
+    /// The record itself: nobody will ever read it again.
+    Passing(Box<Record>),
 }
 
 impl Disk {
     /// Appends a record; answers when it will be durable. Records become durable in their order.
-    pub(crate) fn write(&mut self, now: Micros, delay: Micros, token: Token, bytes: Vec<u8>) -> Micros {
+    pub(crate) fn write(&mut self, now: Micros, delay: Micros, token: Token, body: Body) -> Micros {
         let at = (now + delay).max(self.last_sync);
         self.last_sync = at;
-        self.writing.push_back(Write { at, token, bytes });
+        self.writing.push_back(Write { at, token, body });
         at
     }
 
     /// The next record that is durable by now, if there is one. It will survive any crash from now on.
-    pub(crate) fn synced(&mut self, now: Micros) -> Option<(Token, &[u8])> {
+    pub(crate) fn synced(&mut self, now: Micros) -> Option<(Token, Body)> {
         let write = self.writing.pop_front_if(|write| write.at <= now)?;
-        self.durable.push(write.bytes);
-        self.durable.last().map(|bytes| (write.token, bytes.as_slice()))
+        if let Body::Kept(bytes) = &write.body {
+            self.durable.push(bytes.clone());
+        }
+        Some((write.token, write.body))
     }
 
     /// Loses what was being written, but for the first `kept` records. Answers how many these were.
     pub(crate) fn crash(&mut self, kept: usize) -> usize {
         let kept = kept.min(self.writing.len());
-        self.durable.extend(self.writing.drain(..kept).map(|write| write.bytes));
+        let bytes = |write: Write| if let Body::Kept(bytes) = write.body { Some(bytes) } else { None };
+        self.durable.extend(self.writing.drain(..kept).filter_map(bytes));
         self.writing.clear();
         self.last_sync = Micros(0);
         kept
@@ -73,7 +85,7 @@ mod tests {
     fn disk() -> Disk {
         let mut disk = Disk::default();
         for n in 1..=3 {
-            disk.write(Micros(0), Micros(10 * n), Token(n), vec![u8::try_from(n).unwrap()]);
+            disk.write(Micros(0), Micros(10 * n), Token(n), Body::Kept(vec![u8::try_from(n).unwrap()]));
         }
         disk
     }
@@ -81,12 +93,12 @@ mod tests {
     #[test]
     fn records_become_durable_in_order_and_not_before_their_time() {
         let mut disk = Disk::default();
-        assert_eq!(disk.write(Micros(0), Micros(50), Token(1), vec![1]), Micros(50));
+        assert_eq!(disk.write(Micros(0), Micros(50), Token(1), Body::Kept(vec![1])), Micros(50));
         // A faster write behind a slow one waits for it.
-        assert_eq!(disk.write(Micros(1), Micros(5), Token(2), vec![2]), Micros(50));
+        assert_eq!(disk.write(Micros(1), Micros(5), Token(2), Body::Kept(vec![2])), Micros(50));
         assert_eq!(disk.synced(Micros(49)), None);
-        assert_eq!(disk.synced(Micros(50)), Some((Token(1), &[1][..])));
-        assert_eq!(disk.synced(Micros(50)), Some((Token(2), &[2][..])));
+        assert_eq!(disk.synced(Micros(50)), Some((Token(1), Body::Kept(vec![1]))));
+        assert_eq!(disk.synced(Micros(50)), Some((Token(2), Body::Kept(vec![2]))));
         assert_eq!(disk.synced(Micros(99)), None);
     }
 

@@ -49,6 +49,10 @@ pub(crate) struct Ended {
     pub(crate) job: JobId,
     /// Whether there are outputs or logs to collect.
     pub(crate) has_outputs: bool,
+    /// Thousandths of cores that it held.
+    pub(crate) cores: u64,
+    /// Whether its program had started.
+    pub(crate) has_started: bool,
 }
 
 impl Executor {
@@ -127,6 +131,7 @@ impl Executor {
         if self.running.get(attempt)?.turn != turn {
             return None;
         }
+        let cores = self.cores(&attempt.lease);
         let running = self.running.remove(attempt)?;
         let limit = running.work.limits.timeout;
         let end = running.stopped.unwrap_or(running.fate.end);
@@ -153,7 +158,34 @@ impl Executor {
             files: u32::from(has_outputs),
             telemetry: None,
         };
-        Some(Ended { outcome, job: running.work.job, has_outputs })
+        let (job, has_started) = (running.work.job, running.started.is_some());
+        Some(Ended { outcome, has_outputs, job, cores, has_started })
+    }
+
+    fn cores(&self, lease: &LeaseId) -> u64 {
+        self.leases.get(lease).map_or(0, |lease| lease.requirement.cpu.0)
+    }
+
+    /// What runs: the cores of each attempt that has started, and how long it has run.
+    #[must_use]
+    pub(crate) fn busy(&self, now: Micros) -> Vec<(u64, Millis)> {
+        let started = self.running.iter().filter(|(_, running)| running.started.is_some());
+        started.map(|(attempt, running)| (self.cores(&attempt.lease), running.ran(now))).collect()
+    }
+
+    /// An attempt that waits for its inputs: its job and its cores.
+    #[must_use]
+    pub(crate) fn waiting(&self, attempt: &AttemptId) -> Option<(JobId, u64)> {
+        self.running.get(attempt).map(|running| (running.work.job, self.cores(&attempt.lease)))
+    }
+
+    /// The machine will not do what it promised for this attempt: it fails half-way.
+    pub(crate) fn spoil(&mut self, attempt: &AttemptId) {
+        if let Some(running) = self.running.get_mut(attempt) {
+            running.fate.end = AttemptEnd::ProviderFault;
+            running.fate.run = Micros(running.fate.run.0 / 2);
+            running.fate.leaves_outputs = false;
+        }
     }
 
     /// What is under way, each with its lease.

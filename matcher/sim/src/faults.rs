@@ -1,11 +1,13 @@
 //! Which faults strike when: planned before a run begins.
 
+use std::collections::BTreeSet;
+
 use souk_protocol::Credits;
 
 use crate::{
-    network::{Cut, NodeIndex},
+    network::{Cut, Network, NodeIndex},
     random::Dice,
-    scenario::Scenario,
+    scenario::{CutSide, Scenario, Workload},
     time::Micros,
     world::{Happening, World},
 };
@@ -39,6 +41,25 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(Micros, Fault)>,
     /// Of each node's clock, in milliseconds.
     pub(crate) skews: Vec<i64>,
+    /// Nodes that will be killed.
+    pub(crate) crashes: BTreeSet<NodeIndex>,
+}
+
+/// The cuts at planned times, as faults.
+pub(crate) fn cuts<M>(seed: u64, scenario: &Scenario, network: &Network<M>) -> Vec<(Micros, Fault)> {
+    let mut dice = Dice::new(seed, "cuts");
+    let mut faults = Vec::new();
+    for (number, planned) in scenario.cuts.iter().enumerate() {
+        let number = scenario.faults.cuts + number;
+        let is_inside = |node| match planned.side {
+            CutSide::Region(region) => network.place(node).is_some_and(|place| place.region == region),
+            CutSide::Share(share) => dice.chance(share),
+        };
+        let cut = Cut { inside: (0..scenario.nodes).map(is_inside).collect(), one_way: planned.one_way };
+        faults.push((planned.at, Fault::Cut(number, cut)));
+        faults.push((planned.at + planned.length, Fault::Heal(number)));
+    }
+    faults
 }
 
 pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
@@ -85,8 +106,25 @@ pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
         let by = if dice.chance(500_000) { by } else { -by };
         faults.push((dice.span(Micros(0), until), Fault::Jump(node(&mut dice, 0), by)));
     }
+    if let Some(churn) = &scenario.churn {
+        // Renters stay: who has a job running is at the machine.
+        for node in scenario.nodes.saturating_sub(scenario.providers).max(scenario.renters)..scenario.nodes {
+            let mut dice = Dice::new(seed, &format!("churn {node}"));
+            let absences = churn.absences(&mut dice, until);
+            faults.extend(absences.into_iter().map(|(at, away)| (at, Fault::Crash(node, away.min(until.since(at))))));
+        }
+    }
+    if let Workload::Plan(plan) = &scenario.workload {
+        let first = scenario.nodes.saturating_sub(plan.machines.len());
+        for (number, machine) in plan.machines.iter().enumerate() {
+            let home = machine.owner_home.iter().filter(|(from, _)| *from < until);
+            faults.extend(home.map(|(at, end)| (*at, Fault::Crash(first + number, (*end).min(until).since(*at)))));
+        }
+    }
+    let victim = |(_, fault): &(Micros, Fault)| if let Fault::Crash(node, _) = fault { Some(*node) } else { None };
+    let crashes = faults.iter().filter_map(victim).collect();
     faults.push((until, Fault::Calm));
-    Plan { faults, skews: skews(&mut dice, scenario) }
+    Plan { faults, skews: skews(&mut dice, scenario), crashes }
 }
 
 fn skews(dice: &mut Dice, scenario: &Scenario) -> Vec<i64> {
@@ -167,6 +205,8 @@ impl World<'_> {
         for (attempt, ran) in alive.executor.attempts(now) {
             self.ledger.ran(attempt, ran, false);
         }
+        self.tally_lost(index, &alive.executor.busy(now));
+        self.tally_node(index, false);
         self.lose_unsynced(index);
         self.tell(|_| format!("{index} crashes, back in {away}"));
         for (pair, epoch) in self.network.crash(index) {

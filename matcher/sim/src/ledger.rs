@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -41,12 +42,29 @@ pub(crate) struct Ledger {
     table: Arc<Table>,
     /// Nodes that do not keep to the rules: nothing is promised to them.
     crooks: BTreeSet<NodeId>,
-    once: BTreeMap<(NodeIndex, u8, Vec<u8>), Hash>,
+    once: BTreeMap<OnceKey, Hash>,
     jobs: BTreeMap<JobId, JobFacts>,
     leases: BTreeMap<LeaseId, LeaseFacts>,
     attempts: BTreeMap<AttemptId, AttemptFacts>,
+    /// Whether what is over on all sides is checked and forgotten.
+    forgets: bool,
+    forgotten: Forgotten,
     violations: Vec<Violation>,
     checks: u64,
+}
+
+/// What a statement is about: the lease, who states, the kind, and the rest of the key.
+type OnceKey = (LeaseId, NodeIndex, u8, Vec<u8>);
+
+/// What is kept of what was forgotten.
+#[derive(Debug, Default)]
+struct Forgotten {
+    leases: BTreeSet<LeaseId>,
+    jobs: BTreeMap<JobId, JobSum>,
+    agreed: usize,
+    both: usize,
+    spent: u64,
+    vouchered: BTreeMap<(NodeId, NodeId), (Credits, Credits)>,
 }
 
 #[derive(Debug)]
@@ -54,7 +72,10 @@ struct JobFacts {
     renter: NodeId,
     spec: Arc<JobSpec>,
     ended: Option<JobState>,
+    ended_at: Micros,
     leases: BTreeSet<LeaseId>,
+    /// Vouchered on leases that are forgotten.
+    spent: u64,
     done: BTreeMap<(u32, u16), AttemptId>,
     paid: BTreeMap<(u32, u16), AttemptId>,
     /// Attempts that count: what a provider sent back unstarted does not.
@@ -63,6 +84,7 @@ struct JobFacts {
 
 #[derive(Debug)]
 struct LeaseFacts {
+    job: JobId,
     renter_id: NodeId,
     provider_id: NodeId,
     rate: Rate,
@@ -108,19 +130,23 @@ struct AttemptFacts {
     settled: bool,
 }
 
-/// Results by task of a job that is over.
+/// What came of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobSum {
     /// How it ended; none if it did not.
-    pub state: Option<JobState>,
+    pub(crate) state: Option<JobState>,
+    /// When.
+    pub(crate) at: Micros,
     /// Tasks that are done.
-    pub done: usize,
+    pub(crate) done: usize,
+    /// Vouchered for it.
+    pub(crate) spent: Credits,
 }
 
 impl Ledger {
     /// No facts yet. `table` checks signatures.
     #[must_use]
-    pub(crate) fn new(table: Arc<Table>, crooks: BTreeSet<NodeId>) -> Self {
+    pub(crate) fn new(table: Arc<Table>, crooks: BTreeSet<NodeId>, forgets: bool) -> Self {
         Self {
             table,
             crooks,
@@ -128,6 +154,8 @@ impl Ledger {
             jobs: BTreeMap::new(),
             leases: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            forgets,
+            forgotten: Forgotten::default(),
             violations: Vec::new(),
             checks: 0,
         }
@@ -157,11 +185,16 @@ impl Ledger {
 
     /// A user has a job: from now on it is owed an end.
     pub(crate) fn submitted(&mut self, renter: NodeId, job: JobId, spec: &Arc<JobSpec>) {
+        if self.forgotten.jobs.contains_key(&job) {
+            return;
+        }
         self.jobs.entry(job).or_insert_with(|| JobFacts {
             renter,
             spec: Arc::clone(spec),
             ended: None,
+            ended_at: Micros(0),
             leases: BTreeSet::new(),
+            spent: 0,
             done: BTreeMap::new(),
             paid: BTreeMap::new(),
             attempts: BTreeMap::new(),
@@ -171,12 +204,33 @@ impl Ledger {
     /// How a job ended, if it did.
     #[must_use]
     pub(crate) fn ended(&self, job: &JobId) -> Option<JobState> {
-        self.jobs.get(job).and_then(|facts| facts.ended)
+        match self.jobs.get(job) {
+            Some(facts) => facts.ended,
+            None => self.forgotten.jobs.get(job).and_then(|sum| sum.state),
+        }
     }
 
-    /// All jobs, in the order of their ids.
+    /// All jobs.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = (&JobId, JobSum)> {
-        self.jobs.iter().map(|(job, facts)| (job, JobSum { state: facts.ended, done: facts.done.len() }))
+        let remembered = self.jobs.iter().map(|(job, facts)| (job, self.sum(facts)));
+        remembered.chain(self.forgotten.jobs.iter().map(|(job, sum)| (job, *sum)))
+    }
+
+    fn sum(&self, facts: &JobFacts) -> JobSum {
+        let (state, at, done) = (facts.ended, facts.ended_at, facts.done.len());
+        JobSum { state, at, done, spent: Credits(self.spent_on(facts)) }
+    }
+
+    fn spent_on(&self, facts: &JobFacts) -> u64 {
+        let leases = facts.leases.iter().filter_map(|lease| self.leases.get(lease));
+        leases.fold(facts.spent, |sum, lease| sum.saturating_add(lease.vouchered()))
+    }
+
+    /// Tasks of jobs that have not ended and are not done.
+    #[must_use]
+    pub(crate) fn unfinished(&self) -> u64 {
+        let open = self.jobs.values().filter(|facts| facts.ended.is_none());
+        open.map(|facts| (facts.spec.task_count() as u64).saturating_sub(facts.done.len() as u64)).sum()
     }
 
     /// An attempt begins on a machine, in this run of its node.
@@ -189,21 +243,33 @@ impl Ledger {
 
     /// An attempt is over on its machine, after so long.
     pub(crate) fn ran(&mut self, attempt: AttemptId, ran: Millis, has_outputs: bool) {
-        let facts = self.attempts.entry(attempt).or_default();
-        facts.ran = Some(ran);
-        facts.has_outputs = has_outputs;
+        self.note(attempt, |facts| {
+            facts.ran = Some(ran);
+            facts.has_outputs = has_outputs;
+        });
+    }
+
+    /// Notes something of an attempt, unless its lease is forgotten.
+    fn note(&mut self, attempt: AttemptId, change: impl FnOnce(&mut AttemptFacts)) {
+        if !self.forgotten.leases.contains(&attempt.lease) {
+            change(self.attempts.entry(attempt).or_default());
+        }
     }
 
     /// A renter holds the outputs and logs of an attempt.
     pub(crate) fn held(&mut self, attempt: AttemptId) {
-        self.attempts.entry(attempt).or_default().held = true;
+        self.note(attempt, |facts| facts.held = true);
     }
 
     /// A record of `node` is durable.
     pub(crate) fn durable(&mut self, at: Micros, node: NodeIndex, me: &NodeId, record: &Record) {
         for once in record.once(me) {
-            let key = (node, once.kind, once.key);
-            let outcome = invariant::no_contradiction(once.kind, self.once.get(&key), &once.digest);
+            let kind = once.kind;
+            let Some(key) = once_key(node, kind, once.key) else { continue };
+            if self.forgotten.leases.contains(&key.0) {
+                continue;
+            }
+            let outcome = invariant::no_contradiction(kind, self.once.get(&key), &once.digest);
             self.check(at, outcome);
             self.once.insert(key, once.digest);
         }
@@ -215,14 +281,14 @@ impl Ledger {
             Record::Result { job, result, verdict, run, voucher } => {
                 self.result(at, *job, result, *verdict, *run, voucher.as_ref());
             }
-            Record::Lost { attempt, .. } => self.attempts.entry(*attempt).or_default().answered = true,
+            Record::Lost { attempt, .. } => self.note(*attempt, |facts| facts.answered = true),
             Record::Delivered { result } => {
                 if let Ok(result) = result.peek() {
-                    self.attempts.entry(result.attempt).or_default().delivered = true;
+                    self.note(result.attempt, |facts| facts.delivered = true);
                 }
             }
             Record::Settled { attempt, voucher, .. } => {
-                self.attempts.entry(*attempt).or_default().settled = true;
+                self.note(*attempt, |facts| facts.settled = true);
                 if let Some(voucher) = voucher {
                     self.settled(at, attempt, voucher);
                 }
@@ -233,6 +299,7 @@ impl Ledger {
                     && let Some(facts) = self.leases.get_mut(&close.lease)
                 {
                     facts.side(me).state = SideState::Left;
+                    self.forget(at, close.lease);
                 }
             }
             _ => {}
@@ -242,6 +309,7 @@ impl Ledger {
     fn job_ended(&mut self, at: Micros, job: JobId, state: JobState) {
         let Some(facts) = self.jobs.get_mut(&job) else { return };
         let before = facts.ended.replace(state);
+        facts.ended_at = at;
         let missing = (0..facts.spec.task_count()).filter(|task| !facts.done.contains_key(&(*task, 0))).count() as u64;
         let is_right = match state {
             JobState::Succeeded => missing <= u64::from(facts.spec.array.max_failures),
@@ -258,6 +326,7 @@ impl Ledger {
                 (None, true) => Ok(()),
             },
         );
+        self.forget_job(job);
     }
 
     fn opened(
@@ -267,7 +336,11 @@ impl Ledger {
         party: Party,
     ) {
         let Ok(document) = award.peek() else { return };
+        if self.forgotten.leases.contains(&document.lease) {
+            return;
+        }
         let facts = self.leases.entry(document.lease).or_insert_with(|| LeaseFacts {
+            job: document.job,
             renter_id: document.renter,
             provider_id: document.provider,
             rate: document.rate,
@@ -286,7 +359,7 @@ impl Ledger {
     }
 
     fn attempt(&mut self, at: Micros, job: JobId, attempt: AttemptId) {
-        self.attempts.entry(attempt).or_default().journaled = true;
+        self.note(attempt, |facts| facts.journaled = true);
         let Some(facts) = self.jobs.get_mut(&job) else { return };
         let counted = facts.attempts.entry((attempt.task, attempt.replica)).or_default();
         counted.insert(attempt);
@@ -358,11 +431,10 @@ impl Ledger {
 
     fn budget(&mut self, at: Micros, job: &JobId) {
         let Some(facts) = self.jobs.get(job) else { return };
-        let totals = facts.leases.iter().filter_map(|lease| self.leases.get(lease));
-        let sum = totals.fold(0_u64, |sum, lease| {
-            sum.saturating_add(lease.renter.voucher.as_ref().map_or(0, |(voucher, _)| voucher.total.0))
-        });
-        let outcome = invariant::within_budget(Credits(sum), facts.spec.market.budget);
+        if facts.spec.market.budget.is_none() {
+            return;
+        }
+        let outcome = invariant::within_budget(Credits(self.spent_on(facts)), facts.spec.market.budget);
         self.check(at, outcome);
     }
 
@@ -399,6 +471,56 @@ impl Ledger {
         side.state = SideState::Receipt;
         side.receipt = Some(receipt.hash());
         self.check(at, outcome);
+        self.forget(at, receipt.lease);
+    }
+
+    /// A lease that is over on both sides: what must hold at rest must hold now, and then it is forgotten.
+    fn forget(&mut self, at: Micros, id: LeaseId) {
+        let is_over = |side: &Side| matches!(side.state, SideState::Receipt | SideState::Left);
+        // One side alone may hold the receipt for the time of a message.
+        let over = |facts: &LeaseFacts| is_over(&facts.provider) && is_over(&facts.renter);
+        if !self.forgets || !self.leases.get(&id).is_some_and(over) {
+            return;
+        }
+        let attempts: Vec<AttemptId> = self.attempts.range(attempts_of(id)).map(|(attempt, _)| *attempt).collect();
+        let Some(facts) = self.leases.get(&id) else { return };
+        let mut outcomes = lease_at_rest(&id, facts, &self.crooks);
+        for attempt in &attempts {
+            if let Some(attempt_facts) = self.attempts.get(attempt) {
+                outcomes.extend(attempt_at_rest(attempt, attempt_facts, Some(facts), &self.crooks));
+            }
+        }
+        for outcome in outcomes {
+            self.check(at, outcome);
+        }
+        for attempt in attempts {
+            self.attempts.remove(&attempt);
+        }
+        let keys: Vec<OnceKey> = self.once.range(once_of(id)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.once.remove(&key);
+        }
+        let Some(facts) = self.leases.remove(&id) else { return };
+        self.forgotten.leases.insert(id);
+        self.forgotten.agreed += usize::from(facts.is_agreed());
+        self.forgotten.both += usize::from(facts.has_both());
+        self.forgotten.spent = self.forgotten.spent.saturating_add(facts.vouchered());
+        facts.add_to(&mut self.forgotten.vouchered);
+        let jobs = facts.job;
+        if let Some(job) = self.jobs.get_mut(&jobs) {
+            job.leases.remove(&id);
+            job.spent = job.spent.saturating_add(facts.vouchered());
+        }
+        self.forget_job(jobs);
+    }
+
+    fn forget_job(&mut self, id: JobId) {
+        let is_over = |facts: &&JobFacts| facts.ended.is_some() && facts.leases.is_empty();
+        if let Some(facts) = self.jobs.get(&id).filter(is_over).filter(|_| self.forgets) {
+            let sum = self.sum(facts);
+            self.forgotten.jobs.insert(id, sum);
+            self.jobs.remove(&id);
+        }
     }
 
     /// `node` says something.
@@ -418,7 +540,11 @@ impl Ledger {
             Control::Receipt(receipt) => ("receipt", 5, frame.lease.0.to_vec(), receipt.hash()),
             _ => return,
         };
-        let durable = self.once.get(&(node, kind, key));
+        let Some(key) = once_key(node, kind, key) else { return };
+        if self.forgotten.leases.contains(&key.0) {
+            return;
+        }
+        let durable = self.once.get(&key);
         let outcome = invariant::journal_before_speaking(what, durable, &said);
         self.check(at, outcome);
     }
@@ -431,8 +557,11 @@ impl Ledger {
             && self.leases.values().all(|lease| lease.open_at(&self.crooks).next().is_none())
     }
 
-    /// What must hold at the end, when all faults are long over.
-    pub(crate) fn at_rest(&mut self, at: Micros) {
+    /// What must hold at the end, when all faults are long over. Of what is not at rest yet nothing is asked.
+    pub(crate) fn at_rest(&mut self, at: Micros, is_at_rest: bool) {
+        if !is_at_rest {
+            return;
+        }
         let mut outcomes = Vec::new();
         for (job, facts) in &self.jobs {
             if facts.ended.is_none() && !self.crooks.contains(&facts.renter) {
@@ -442,31 +571,10 @@ impl Ledger {
             }
         }
         for (lease, facts) in &self.leases {
-            for name in facts.open_at(&self.crooks) {
-                outcomes.push(fault(Invariant::LeasesClose, format!("{lease:?} is open at its {name}")));
-            }
-            let both = facts.renter.state == SideState::Receipt && facts.provider.state == SideState::Receipt;
-            if facts.provider.state == SideState::Receipt && facts.renter.state != SideState::Receipt {
-                outcomes
-                    .push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: only the provider has the receipt")));
-            }
-            if both && facts.renter.receipt != facts.provider.receipt {
-                outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: the sides hold two receipts")));
-            }
-            let voucher = |side: &Side| side.voucher.as_ref().map(|(voucher, _)| *voucher);
-            let (renter, provider) = (voucher(&facts.renter), voucher(&facts.provider));
-            outcomes.push(invariant::books_agree(lease, renter.as_ref(), provider.as_ref(), both));
+            outcomes.extend(lease_at_rest(lease, facts, &self.crooks));
         }
         for (attempt, facts) in &self.attempts {
-            let lease = self.leases.get(&attempt.lease);
-            let honest = lease.is_some_and(|lease| !self.crooks.contains(&lease.renter_id));
-            if facts.journaled && !facts.answered && honest {
-                outcomes.push(fault(Invariant::JobsEnd, format!("{attempt} was handed out and never accounted for")));
-            }
-            let receipt = lease.map(|lease| lease.provider.state) == Some(SideState::Receipt);
-            if receipt && facts.delivered && !facts.settled {
-                outcomes.push(fault(Invariant::BooksAgree, format!("{attempt} was delivered and not settled")));
-            }
+            outcomes.extend(attempt_at_rest(attempt, facts, self.leases.get(&attempt.lease), &self.crooks));
         }
         for outcome in outcomes {
             self.check(at, outcome);
@@ -476,16 +584,9 @@ impl Ledger {
     /// What renters have vouchered to providers, by renter and provider: in the renter's journal and in the provider's.
     #[must_use]
     pub(crate) fn vouchered(&self) -> BTreeMap<(NodeId, NodeId), (Credits, Credits)> {
-        let mut sums: BTreeMap<(NodeId, NodeId), (Credits, Credits)> = BTreeMap::new();
+        let mut sums = self.forgotten.vouchered.clone();
         for facts in self.leases.values() {
-            if let Some((voucher, _)) = &facts.renter.voucher {
-                let sum = sums.entry((voucher.renter, voucher.provider)).or_default();
-                sum.0 = sum.0.saturating_add(voucher.total);
-            }
-            if let Some((voucher, _)) = &facts.provider.voucher {
-                let sum = sums.entry((voucher.renter, voucher.provider)).or_default();
-                sum.1 = sum.1.saturating_add(voucher.total);
-            }
+            facts.add_to(&mut sums);
         }
         sums
     }
@@ -493,22 +594,98 @@ impl Ledger {
     /// Number of leases that were agreed, and of those that ended with a receipt of both sides.
     #[must_use]
     pub(crate) fn leases(&self) -> (usize, usize) {
-        let both = |lease: &&LeaseFacts| {
-            lease.renter.state == SideState::Receipt && lease.provider.state == SideState::Receipt
-        };
-        let agreed = |lease: &&LeaseFacts| lease.renter.state != SideState::Absent;
-        (self.leases.values().filter(agreed).count(), self.leases.values().filter(both).count())
+        let count = |is: fn(&LeaseFacts) -> bool| self.leases.values().filter(|lease| is(lease)).count();
+        (self.forgotten.agreed + count(LeaseFacts::is_agreed), self.forgotten.both + count(LeaseFacts::has_both))
     }
 
     /// All that renters have vouchered.
     #[must_use]
     pub(crate) fn spent(&self) -> Credits {
-        let total = |lease: &LeaseFacts| lease.renter.voucher.as_ref().map_or(0, |(voucher, _)| voucher.total.0);
-        Credits(self.leases.values().map(total).fold(0, u64::saturating_add))
+        Credits(self.leases.values().map(LeaseFacts::vouchered).fold(self.forgotten.spent, u64::saturating_add))
     }
 }
 
+/// What must hold of a lease when nothing more will happen to it.
+fn lease_at_rest(lease: &LeaseId, facts: &LeaseFacts, crooks: &BTreeSet<NodeId>) -> Vec<Result<(), Fault>> {
+    let mut outcomes = Vec::new();
+    for name in facts.open_at(crooks) {
+        outcomes.push(fault(Invariant::LeasesClose, format!("{lease:?} is open at its {name}")));
+    }
+    let both = facts.has_both();
+    if facts.provider.state == SideState::Receipt && facts.renter.state != SideState::Receipt {
+        outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: only the provider has the receipt")));
+    }
+    if both && facts.renter.receipt != facts.provider.receipt {
+        outcomes.push(fault(Invariant::ReceiptsAreTrue, format!("{lease:?}: the sides hold two receipts")));
+    }
+    let voucher = |side: &Side| side.voucher.as_ref().map(|(voucher, _)| *voucher);
+    let (renter, provider) = (voucher(&facts.renter), voucher(&facts.provider));
+    outcomes.push(invariant::books_agree(lease, renter.as_ref(), provider.as_ref(), both));
+    outcomes
+}
+
+/// The same of an attempt.
+fn attempt_at_rest(
+    attempt: &AttemptId,
+    facts: &AttemptFacts,
+    lease: Option<&LeaseFacts>,
+    crooks: &BTreeSet<NodeId>,
+) -> Vec<Result<(), Fault>> {
+    let mut outcomes = Vec::new();
+    let honest = lease.is_some_and(|lease| !crooks.contains(&lease.renter_id));
+    if facts.journaled && !facts.answered && honest {
+        outcomes.push(fault(Invariant::JobsEnd, format!("{attempt} was handed out and never accounted for")));
+    }
+    let receipt = lease.map(|lease| lease.provider.state) == Some(SideState::Receipt);
+    if receipt && facts.delivered && !facts.settled {
+        outcomes.push(fault(Invariant::BooksAgree, format!("{attempt} was delivered and not settled")));
+    }
+    outcomes
+}
+
+/// Where a statement is found. All keys begin with the lease.
+fn once_key(node: NodeIndex, kind: u8, mut key: Vec<u8>) -> Option<OnceKey> {
+    let rest = key.split_off(key.len().min(16));
+    Some((LeaseId(key.try_into().ok()?), node, kind, rest))
+}
+
+/// All statements about a lease.
+fn once_of(lease: LeaseId) -> RangeInclusive<OnceKey> {
+    // No statement is of the last kind.
+    (lease, NodeIndex::MIN, 0, Vec::new())..=(lease, NodeIndex::MAX, u8::MAX, Vec::new())
+}
+
+/// All attempts of a lease.
+fn attempts_of(lease: LeaseId) -> RangeInclusive<AttemptId> {
+    let attempt = |task, replica, number| AttemptId { lease, task, replica, number };
+    attempt(0, 0, 0)..=attempt(u32::MAX, u16::MAX, u32::MAX)
+}
+
 impl LeaseFacts {
+    fn is_agreed(&self) -> bool {
+        self.renter.state != SideState::Absent
+    }
+
+    fn has_both(&self) -> bool {
+        self.renter.state == SideState::Receipt && self.provider.state == SideState::Receipt
+    }
+
+    /// By the renter's journal.
+    fn vouchered(&self) -> u64 {
+        self.renter.voucher.as_ref().map_or(0, |(voucher, _)| voucher.total.0)
+    }
+
+    fn add_to(&self, sums: &mut BTreeMap<(NodeId, NodeId), (Credits, Credits)>) {
+        let key = (self.renter_id, self.provider_id);
+        let total = |side: &Side| side.voucher.as_ref().map(|(voucher, _)| voucher.total);
+        let (renter, provider) = (total(&self.renter), total(&self.provider));
+        if renter.is_some() || provider.is_some() {
+            let sum = sums.entry(key).or_default();
+            sum.0 = sum.0.saturating_add(renter.unwrap_or_default());
+            sum.1 = sum.1.saturating_add(provider.unwrap_or_default());
+        }
+    }
+
     /// The honest sides at which it is open.
     fn open_at(&self, crooks: &BTreeSet<NodeId>) -> impl Iterator<Item = Party> {
         let sides =

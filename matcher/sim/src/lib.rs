@@ -23,22 +23,31 @@ mod queue;
 mod random;
 mod time;
 
+mod churn;
 mod faults;
+mod figures;
+mod file;
+mod library;
 mod outcome;
 mod plan;
+mod policies;
+mod region;
 mod scenario;
 mod workload;
 
 mod credit;
+mod discovery;
 mod disk;
 mod executor;
 mod keys;
 mod network;
 mod node;
+mod packet;
 
 mod deed;
 mod facts;
 mod rest;
+mod tally;
 mod trace;
 mod world;
 
@@ -47,14 +56,21 @@ mod ledger;
 mod report;
 pub mod study;
 
+pub use churn::Churn;
+pub use figures::{Figures, quantile, waits};
+pub use file::{Jobs, MAX_NODES, MAX_SCENARIO_FILE, MAX_TASKS, Machines, Owners, ScenarioFile};
 pub use invariant::Invariant;
 pub use keys::Table;
 pub use ledger::Violation;
+pub use library::{Entry, LIBRARY, find};
 pub use outcome::{End, JobOutcome, MachineOutcome, Moment, Outcome};
 pub use plan::{Conduct, Machine, Plan, PlannedJob};
 pub use random::MILLION;
+pub use region::Regions;
 pub use report::Report;
-pub use scenario::{Broken, Faults, Mixed, RecordKind, Scenario, Workload};
+pub use scenario::{
+    Broken, CutSide, Discovery, Engine, Faults, Latency, Mixed, PlannedCut, RecordKind, Scenario, Workload,
+};
 pub use time::Micros;
 
 /// Runs a scenario. The same seed gives the same report, to the bit.

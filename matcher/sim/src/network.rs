@@ -2,15 +2,25 @@
 //!
 //! It only decides. The world puts what was decided into its queue.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use crate::{random::Dice, scenario::Faults, time::Micros};
+use crate::{
+    random::Dice,
+    region::Regions,
+    scenario::{Faults, Latency},
+    time::Micros,
+};
 
 /// Number of a node in a scenario.
 pub(crate) type NodeIndex = usize;
 
 /// Most messages that wait for a connection, as in the node; more are dropped and said to be so.
 const MAX_HELD: usize = 1_024;
+/// How often two nodes behind NAT find no direct way, in millionths: a third party carries all they say.
+const RELAYED: u32 = 300_000;
 
 /// Two nodes, the lower number first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,7 +86,34 @@ pub(crate) enum Dialled<M> {
 #[derive(Debug)]
 enum Link<M> {
     Dialling { epoch: u64, held: Vec<(NodeIndex, M)> },
-    Up { epoch: u64, doomed: bool, swallowed: [bool; 2], last: [Micros; 2] },
+    Up(Up),
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Up {
+    epoch: u64,
+    doomed: bool,
+    swallowed: [bool; 2],
+    last: [Micros; 2],
+    /// Median one-way latency, that of the relay with it.
+    distance: Micros,
+}
+
+/// Where the nodes are.
+#[derive(Debug)]
+enum Map {
+    Scattered,
+    Regions { regions: Arc<Regions>, places: Vec<Place> },
+}
+
+/// Where a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Number of its region.
+    pub(crate) region: usize,
+    /// Whether others cannot dial it.
+    pub(crate) behind_nat: bool,
 }
 
 /// A cut: nothing passes from the nodes on one side to the others, nor back unless it is one-way.
@@ -95,7 +132,12 @@ pub(crate) struct Network<M> {
     calm: bool,
     seed: u64,
     dice: Dice,
+    map: Map,
     links: BTreeMap<Pair, Link<M>>,
+    /// By node: whom it has a link with.
+    peers: Vec<BTreeSet<NodeIndex>>,
+    relayed: u64,
+    connected: u64,
     cuts: BTreeMap<usize, Cut>,
     down: Vec<bool>,
     epochs: u64,
@@ -105,12 +147,39 @@ impl<M> Network<M> {
     /// A network of `nodes` nodes that are all there and not connected.
     #[must_use]
     pub(crate) fn new(seed: u64, nodes: usize, faults: Faults) -> Self {
+        Self::with_map(seed, nodes, faults, Map::Scattered)
+    }
+
+    /// A network whose nodes are where the regions put them; `home` knows the region of some.
+    #[must_use]
+    pub(crate) fn of(
+        seed: u64,
+        nodes: usize,
+        faults: Faults,
+        latency: &Latency,
+        home: impl Fn(NodeIndex) -> Option<usize>,
+    ) -> Self {
+        let Latency::Regions(regions) = latency else { return Self::new(seed, nodes, faults) };
+        let mut dice = Dice::new(seed, "places");
+        let place = |node| {
+            let thrown = regions.throw(&mut dice);
+            Place { region: home(node).unwrap_or(thrown), behind_nat: dice.chance(regions.nat.0) }
+        };
+        let places = (0..nodes).map(place).collect();
+        Self::with_map(seed, nodes, faults, Map::Regions { regions: Arc::clone(regions), places })
+    }
+
+    fn with_map(seed: u64, nodes: usize, faults: Faults, map: Map) -> Self {
         Self {
             faults,
             calm: false,
             seed,
             dice: Dice::new(seed, "network"),
+            map,
             links: BTreeMap::new(),
+            peers: vec![BTreeSet::new(); nodes],
+            relayed: 0,
+            connected: 0,
             cuts: BTreeMap::new(),
             down: vec![false; nodes],
             epochs: 0,
@@ -141,15 +210,56 @@ impl<M> Network<M> {
         self.passes(pair.0, pair.1) && self.passes(pair.1, pair.0)
     }
 
-    /// Median of the time a message takes between two nodes: they are near or far for good.
+    /// Where a node is, if the network has places.
+    #[must_use]
+    pub(crate) fn place(&self, node: NodeIndex) -> Option<Place> {
+        match &self.map {
+            Map::Scattered => None,
+            Map::Regions { places, .. } => places.get(node).copied(),
+        }
+    }
+
+    /// Median of the time a message takes between two nodes if nobody carries it.
     #[must_use]
     pub(crate) fn distance(&self, pair: Pair) -> Micros {
-        let mut dice = Dice::new(self.seed, &format!("distance {} {}", pair.0, pair.1));
-        if dice.chance(200_000) {
-            dice.span(Micros(200), Micros(2_000))
-        } else {
-            dice.span(Micros(5_000), Micros(80_000))
+        match &self.map {
+            // Near or far for good.
+            Map::Scattered => {
+                let mut dice = Dice::new(self.seed, &format!("distance {} {}", pair.0, pair.1));
+                if dice.chance(200_000) {
+                    dice.span(Micros(200), Micros(2_000))
+                } else {
+                    dice.span(Micros(5_000), Micros(80_000))
+                }
+            }
+            Map::Regions { regions, places } => {
+                let region = |node: NodeIndex| places.get(node).map_or(0, |place| place.region);
+                regions.median(region(pair.0), region(pair.1))
+            }
         }
+    }
+
+    /// How long one message takes where the median is this.
+    pub(crate) fn throw(&mut self, median: Micros) -> Micros {
+        match &self.map {
+            Map::Scattered => self.dice.around(median),
+            Map::Regions { regions, .. } => Micros(self.dice.log_normal(median.0, regions.spread)),
+        }
+    }
+
+    /// The median of a connection, or what it would be.
+    #[must_use]
+    pub(crate) fn way(&self, pair: Pair) -> Micros {
+        match self.links.get(&pair) {
+            Some(Link::Up(up)) => up.distance,
+            _ => self.distance(pair),
+        }
+    }
+
+    /// Connections made so far, and those of them that need a third party.
+    #[must_use]
+    pub(crate) const fn connections_made(&self) -> (u64, u64) {
+        (self.connected, self.relayed)
     }
 
     /// Sends `message`, and says what becomes of it. It is given back where it travels now.
@@ -158,8 +268,8 @@ impl<M> Network<M> {
         let passes = self.passes(from, to);
         match self.links.get_mut(&pair) {
             None => {
-                let (at, epoch) = self.dial(now, pair);
-                self.links.insert(pair, Link::Dialling { epoch, held: vec![(from, message)] });
+                let (at, epoch) = self.dial(now, pair, to);
+                self.insert(pair, Link::Dialling { epoch, held: vec![(from, message)] });
                 (Sent::Dials { at, epoch }, None)
             }
             Some(Link::Dialling { held, .. }) if held.len() >= MAX_HELD => (Sent::Refused, None),
@@ -167,7 +277,7 @@ impl<M> Network<M> {
                 held.push((from, message));
                 (Sent::Waits, None)
             }
-            Some(Link::Up { epoch, doomed, swallowed, .. }) if !passes => {
+            Some(Link::Up(Up { epoch, doomed, swallowed, .. })) if !passes => {
                 let side = usize::from(from != pair.0);
                 if let Some(swallowed) = swallowed.get_mut(side) {
                     *swallowed = true;
@@ -178,19 +288,51 @@ impl<M> Network<M> {
                 let at = now + self.dice.span(Micros::millis(1_000), Micros::millis(10_000));
                 (Sent::Breaks { at, epoch: *epoch }, None)
             }
-            Some(Link::Up { .. }) => (self.transmit(now, from, to), Some(message)),
+            Some(Link::Up(_)) => (self.transmit(now, from, to), Some(message)),
         }
     }
 
-    fn dial(&mut self, now: Micros, pair: Pair) -> (Micros, u64) {
+    fn insert(&mut self, pair: Pair, link: Link<M>) {
+        for (node, other) in [(pair.0, pair.1), (pair.1, pair.0)] {
+            if let Some(peers) = self.peers.get_mut(node) {
+                peers.insert(other);
+            }
+        }
+        self.links.insert(pair, link);
+    }
+
+    fn remove(&mut self, pair: Pair) -> Option<Link<M>> {
+        for (node, other) in [(pair.0, pair.1), (pair.1, pair.0)] {
+            if let Some(peers) = self.peers.get_mut(node) {
+                peers.remove(&other);
+            }
+        }
+        self.links.remove(&pair)
+    }
+
+    fn dial(&mut self, now: Micros, pair: Pair, to: NodeIndex) -> (Micros, u64) {
         self.epochs += 1;
         let at = if self.connects(pair) {
             let distance = self.distance(pair);
-            now + self.dice.around(distance) + self.dice.around(distance) + self.dice.around(distance)
+            // Who cannot be dialled is asked, by way of a relay, to dial itself.
+            let trips = if self.place(to).is_some_and(|place| place.behind_nat) { 7 } else { 3 };
+            (0..trips).fold(now, |at, _| at + self.throw(distance))
         } else {
             now + self.dice.span(Micros::millis(500), Micros::millis(5_000))
         };
         (at, self.epochs)
+    }
+
+    fn connect(&mut self, epoch: u64, pair: Pair) -> Link<M> {
+        let mut distance = self.distance(pair);
+        let hidden = |node| self.place(node).is_some_and(|place| place.behind_nat);
+        let both_hidden = hidden(pair.0) && hidden(pair.1);
+        self.connected += 1;
+        if both_hidden && self.dice.chance(RELAYED) {
+            self.relayed += 1;
+            distance = distance + distance;
+        }
+        Link::Up(Up { epoch, doomed: false, swallowed: [false; 2], last: [Micros(0); 2], distance })
     }
 
     /// What becomes of a message on a connection that is there.
@@ -200,13 +342,14 @@ impl<M> Network<M> {
             return Sent::Lost;
         }
         let pair = Pair::of(from, to);
-        let mut at = now + self.dice.around(self.distance(pair));
+        let way = self.way(pair);
+        let mut at = now + self.throw(way);
         let overtakes = self.dice.chance(faults.reordered);
         let again = self.dice.chance(faults.duplicated).then(|| {
             let late = if self.dice.chance(100_000) { 30_000 } else { 300 };
             at + self.dice.span(Micros(0), Micros::millis(late))
         });
-        let Some(Link::Up { epoch, last, .. }) = self.links.get_mut(&pair) else {
+        let Some(Link::Up(Up { epoch, last, .. })) = self.links.get_mut(&pair) else {
             return Sent::Lost;
         };
         if let Some(last) = last.get_mut(usize::from(from != pair.0)) {
@@ -224,10 +367,10 @@ impl<M> Network<M> {
             Some(Link::Dialling { epoch: current, .. }) if *current == epoch => {}
             _ => return None,
         }
-        let Some(Link::Dialling { held, .. }) = self.links.remove(&pair) else { return None };
+        let Some(Link::Dialling { held, .. }) = self.remove(pair) else { return None };
         if self.connects(pair) {
-            let up = Link::Up { epoch, doomed: false, swallowed: [false; 2], last: [Micros(0); 2] };
-            self.links.insert(pair, up);
+            let up = self.connect(epoch, pair);
+            self.insert(pair, up);
             return Some(Dialled::Up(held));
         }
         let mut senders: Vec<_> = held.into_iter().map(|(from, _)| from).collect();
@@ -239,10 +382,10 @@ impl<M> Network<M> {
     /// A connection breaks. Answers whose messages were swallowed by it; `None` if it is not there any more.
     pub(crate) fn broken(&mut self, pair: Pair, epoch: u64) -> Option<Vec<NodeIndex>> {
         match self.links.get(&pair) {
-            Some(Link::Up { epoch: current, .. }) if *current == epoch => {}
+            Some(Link::Up(Up { epoch: current, .. })) if *current == epoch => {}
             _ => return None,
         }
-        let Some(Link::Up { swallowed, .. }) = self.links.remove(&pair) else { return None };
+        let Some(Link::Up(Up { swallowed, .. })) = self.remove(pair) else { return None };
         Some(pair.ends().into_iter().zip(swallowed).filter(|(_, lost)| *lost).map(|(node, _)| node).collect())
     }
 
@@ -250,7 +393,7 @@ impl<M> Network<M> {
     #[must_use]
     pub(crate) fn epoch(&self, pair: Pair) -> Option<u64> {
         match self.links.get(&pair) {
-            Some(Link::Up { epoch, .. }) => Some(*epoch),
+            Some(Link::Up(Up { epoch, .. })) => Some(*epoch),
             _ => None,
         }
     }
@@ -258,8 +401,8 @@ impl<M> Network<M> {
     /// A node is gone. What it wanted to say is forgotten; answers its connections, which the others will find broken.
     pub(crate) fn crash(&mut self, node: NodeIndex) -> Vec<(Pair, u64)> {
         self.set_down(node, true);
-        for link in self.links.values_mut() {
-            if let Link::Dialling { held, .. } = link {
+        for pair in self.pairs(node) {
+            if let Some(Link::Dialling { held, .. }) = self.links.get_mut(&pair) {
                 held.retain(|(from, _)| *from != node);
             }
         }
@@ -278,12 +421,12 @@ impl<M> Network<M> {
         }
     }
 
+    fn pairs(&self, node: NodeIndex) -> Vec<Pair> {
+        self.peers.get(node).into_iter().flatten().map(|peer| Pair::of(node, *peer)).collect()
+    }
+
     fn connections(&self, node: NodeIndex) -> Vec<(Pair, u64)> {
-        let up = |(pair, link): (&Pair, &Link<M>)| match link {
-            Link::Up { epoch, .. } if pair.ends().contains(&node) => Some((*pair, *epoch)),
-            _ => None,
-        };
-        self.links.iter().filter_map(up).collect()
+        self.pairs(node).into_iter().filter_map(|pair| self.epoch(pair).map(|epoch| (pair, epoch))).collect()
     }
 
     /// All connections.
@@ -392,5 +535,47 @@ mod tests {
         assert_eq!(network.dialled(Pair::of(0, 2), dial), Some(Dialled::Failed(vec![2])));
         assert_eq!(network.restart(0), [(Pair::of(0, 1), epoch)]);
         assert!(network.passes(0, 1));
+    }
+
+    fn regional(nat: u32) -> Network<u32> {
+        let millis = |ms| souk_protocol::Millis(ms);
+        let regions = Regions {
+            codes: vec!["eu".to_owned(), "us".to_owned()],
+            shares: vec![1, 1],
+            latency: vec![vec![millis(10), millis(50)], vec![millis(50), millis(20)]],
+            spread: 400,
+            nat: souk_protocol::Ppm(nat),
+        };
+        let home = |node| [Some(0), Some(0), Some(1)].get(node).copied().flatten();
+        Network::of(1, 3, Faults::NONE, &Latency::Regions(Arc::new(regions)), home)
+    }
+
+    #[test]
+    fn messages_take_as_long_as_the_regions_of_their_ends_are_apart() {
+        let mut network = regional(0);
+        let medians = [(0, 1, 10), (0, 2, 50)].map(|(a, b, ms)| {
+            assert_eq!(network.distance(Pair::of(a, b)), Micros::millis(ms));
+            let mut times: Vec<_> = (0..2_001).map(|_| network.throw(Micros::millis(ms)).0 / 1_000).collect();
+            times.sort_unstable();
+            times[1_000]
+        });
+        assert!((9..=10).contains(&medians[0]) && (47..=52).contains(&medians[1]), "{medians:?}");
+    }
+
+    #[test]
+    fn nodes_behind_nat_are_reached_later_and_some_of_them_only_by_a_relay() {
+        let dial = |network: &mut Network<u32>| match network.send(T, 0, 1, 1).0 {
+            Sent::Dials { at, .. } => at,
+            other => panic!("{other:?}"),
+        };
+        let (open, hidden) = (dial(&mut regional(0)), dial(&mut regional(1_000_000)));
+        assert!(hidden.0 > 3 * open.0 / 2, "{open} {hidden}");
+        let mut network = regional(1_000_000);
+        for _ in 0..1_000 {
+            let Link::Up(up) = network.connect(1, Pair::of(0, 1)) else { panic!("not up") };
+            assert!([10, 20].map(Micros::millis).contains(&up.distance));
+        }
+        let (made, relayed) = network.connections_made();
+        assert!(made == 1_000 && (250..350).contains(&relayed), "{relayed}");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use souk_matcher::{Now, Policy, Record, Settings, Trader};
+use souk_matcher::{Keep, Now, Policy, Record, Settings, Trader};
 use souk_protocol::{AttemptId, Millis, NetworkId, NodeId, Offer, Timestamp, Verified};
 
 use crate::{
@@ -15,10 +15,14 @@ use crate::{
     keys::SimKey,
     network::NodeIndex,
     random::Dice,
-    scenario::{Broken, RecordKind, Scenario},
+    scenario::{Broken, Engine, RecordKind, Scenario},
     time::Micros,
     workload::EPOCH,
 };
+
+/// What nodes keep where there are many of them: all their leases, for providers come back after hours, but nothing that
+/// only a user would ask for.
+const KEPT: Keep = Keep { jobs: 4, leases: 4_096, results: 0 };
 
 /// A node of the simulation. What a crash takes is in `Running` fields of its own; the rest is on disk.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(crate) struct Node {
     /// Wall clock minus true time, in milliseconds.
     pub(crate) skew: i64,
     pub(crate) boot: u64,
+    /// Whether its journal will be read again.
+    pub(crate) keeps: bool,
     /// On disk.
     pub(crate) disk: Disk,
     /// Outputs and logs of ended attempts, on disk.
@@ -68,8 +74,9 @@ impl Node {
         if scenario.broken == Some(Broken::BlindToCredit) {
             params.credit.stranger.0 = params.credit.stranger.0.saturating_mul(1_000);
         }
+        let keep = if scenario.engine == Engine::Light { KEPT } else { Keep::default() };
         let settings =
-            Settings { network: NetworkId([7; 32]), params, open: true, boot: self.boot, seed: dice.bytes() };
+            Settings { network: NetworkId([7; 32]), params, open: true, boot: self.boot, seed: dice.bytes(), keep };
         let mut trader = Trader::new(settings, self.key.clone());
         let mut credit = Credit::default();
         let mut outcome = Ok(());

@@ -1,19 +1,47 @@
 //! What is going to happen, in order.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BinaryHeap};
 
 use crate::time::Micros;
 
 /// A queue by time; of two entries for one moment the one put in first comes first.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    entries: BTreeMap<(Micros, u64), T>,
+    entries: BinaryHeap<Entry<T>>,
     count: u64,
 }
 
+#[derive(Debug)]
+struct Entry<T> {
+    at: Micros,
+    age: u64,
+    item: T,
+}
+
+impl<T> Ord for Entry<T> {
+    /// The heap gives the greatest first: that is the earliest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.age).cmp(&(self.at, self.age))
+    }
+}
+
+impl<T> PartialOrd for Entry<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for Entry<T> {}
+
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), count: 0 }
+        Self { entries: BinaryHeap::new(), count: 0 }
     }
 }
 
@@ -21,12 +49,12 @@ impl<T> Queue<T> {
     /// `item` happens at `at`.
     pub(crate) fn push(&mut self, at: Micros, item: T) {
         self.count = self.count.saturating_add(1);
-        self.entries.insert((at, self.count), item);
+        self.entries.push(Entry { at, age: self.count, item });
     }
 
     /// What happens next, and when.
     pub(crate) fn pop(&mut self) -> Option<(Micros, T)> {
-        self.entries.pop_first().map(|((at, _), item)| (at, item))
+        self.entries.pop().map(|entry| (entry.at, entry.item))
     }
 }
 

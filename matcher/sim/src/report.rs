@@ -7,6 +7,7 @@ use souk_protocol::{Credits, Hash};
 
 use crate::{
     ledger::{Ledger, Violation},
+    outcome::Outcome,
     scenario::Scenario,
     time::Micros,
 };
@@ -31,6 +32,18 @@ pub struct Report {
     pub attempts: u64,
     /// Comparisons of bids or asks.
     pub auctions: u64,
+    /// Awards sent.
+    pub awards: u64,
+    /// Those of them that were declined or not answered.
+    pub refused: u64,
+    /// Offers that nodes were told of.
+    pub offers_heard: u64,
+    /// Messages that arrived, by node.
+    pub heard: Vec<u32>,
+    /// Connections made, and those of them that needed a relay.
+    pub connections: (u64, u64),
+    /// What came of the plan, where the workload is one.
+    pub outcome: Option<Outcome>,
     /// Kills of nodes.
     pub crashes: u64,
     /// Discharges signed.
@@ -67,6 +80,12 @@ impl Report {
             records: 0,
             attempts: 0,
             auctions: 0,
+            awards: 0,
+            connections: (0, 0),
+            outcome: None,
+            refused: 0,
+            offers_heard: 0,
+            heard: vec![0; scenario.nodes],
             crashes: 0,
             discharges: 0,
             submitted: 0,

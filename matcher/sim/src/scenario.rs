@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use souk_protocol::{Credits, Millis, Params};
 
-use crate::{plan::Plan, time::Micros};
+use crate::{churn::Churn, plan::Plan, region::Regions, time::Micros};
 
 /// A market and its misfortunes. With a seed it is one exact run.
 #[derive(Debug, Clone)]
@@ -19,6 +19,12 @@ pub struct Scenario {
     pub providers: usize,
     /// Who wants what and who sells what.
     pub workload: Workload,
+    /// How long messages take.
+    pub latency: Latency,
+    /// How offers become known.
+    pub discovery: Discovery,
+    /// How much is looked at.
+    pub engine: Engine,
     /// Rules of the network.
     pub params: Params,
     /// Most a provider lets a stranger owe. Discharges come every so often, so that a market can go on.
@@ -27,12 +33,69 @@ pub struct Scenario {
     pub discharge_every: Option<Micros>,
     /// What goes wrong.
     pub faults: Faults,
+    /// Providers that leave and come back.
+    pub churn: Option<Churn>,
+    /// Cuts through the network at planned times.
+    pub cuts: Vec<PlannedCut>,
     /// No fault begins after this.
     pub faults_until: Micros,
     /// By then everything must have come to rest.
     pub duration: Micros,
     /// A rule broken on purpose, to show that the invariants see it.
     pub broken: Option<Broken>,
+}
+
+/// How long messages take.
+#[derive(Debug, Clone)]
+pub enum Latency {
+    /// Every pair of nodes is near or far for good, whatever other pairs are.
+    Scattered,
+    /// By the regions of the nodes; some cannot be dialled.
+    Regions(Arc<Regions>),
+}
+
+/// How offers become known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discovery {
+    /// Every node hears of every offer, and asks others for what it missed.
+    Gossip,
+    /// Every renter hears the offers of a bounded sample of providers, as if it followed some shards of the topic.
+    Sample {
+        /// How many.
+        known: usize,
+    },
+}
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// Every message and record goes through its bytes, journals are kept, replayed at the end and hashed into the digest.
+    Exact,
+    /// Messages and records are passed on as they are, journals are kept only of nodes that will be killed, and leases that
+    /// both sides have closed are checked and forgotten: for many nodes.
+    Light,
+}
+
+/// A cut at a planned time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedCut {
+    /// When.
+    pub at: Micros,
+    /// For how long.
+    pub length: Micros,
+    /// What is cut off.
+    pub side: CutSide,
+    /// Whether messages into it still arrive.
+    pub one_way: bool,
+}
+
+/// What a cut separates from the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CutSide {
+    /// A region, by its number.
+    Region(usize),
+    /// So many nodes, in millionths of all, thrown anew for each seed.
+    Share(u32),
 }
 
 /// Where jobs and machines come from.
@@ -222,10 +285,15 @@ impl Scenario {
                 budgeted: 0,
                 submit_until: Micros::millis(5_000),
             }),
+            latency: Latency::Scattered,
+            discovery: Discovery::Gossip,
+            engine: Engine::Exact,
             params: params(),
             stranger_limit: Credits::from_credits(1),
             discharge_every: None,
             faults: Faults::NONE,
+            churn: None,
+            cuts: Vec::new(),
             faults_until: Micros(0),
             duration: Micros::millis(300_000),
             broken: None,
@@ -241,6 +309,9 @@ impl Scenario {
             renters: 12,
             providers: 40,
             workload: Workload::Mixed(Mixed::MARKET),
+            latency: Latency::Scattered,
+            discovery: Discovery::Gossip,
+            engine: Engine::Exact,
             params: params(),
             stranger_limit: Credits(50_000),
             discharge_every: Some(Micros::millis(20_000)),
@@ -262,6 +333,8 @@ impl Scenario {
                 jumps: 1,
                 ..Faults::NONE
             },
+            churn: None,
+            cuts: Vec::new(),
             faults_until: Micros::millis(100_000),
             duration: Micros::millis(1_800_000),
             broken: None,

@@ -10,7 +10,7 @@ use souk_protocol::{
 };
 
 use crate::{
-    plan::{Machine, PlannedJob},
+    plan::{Conduct, Machine, PlannedJob},
     random::Dice,
     scenario::{Mixed, Scenario, Workload},
     time::Micros,
@@ -22,6 +22,8 @@ pub(crate) const EPOCH: Timestamp = Timestamp(1_800_000_000_000);
 const RETENTION: Millis = Millis(60_000);
 /// Time a planned task takes to fetch and compile.
 const PLANNED_FETCH: Micros = Micros::millis(30);
+/// How much of its work a lowballer lets fail, in millionths.
+const LOWBALLER_FAILS: u32 = 500_000;
 
 /// A job that will be submitted.
 #[derive(Debug, Clone)]
@@ -90,7 +92,7 @@ fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
             name: Text::clipped("task.wasm"),
             entry: Text::clipped("_start"),
         },
-        args: vec!["--task={index}".to_owned()],
+        args: Vec::new(),
         env: Vec::new(),
         inputs: Vec::new(),
         outputs: vec![souk_protocol::Output { path: "/out".to_owned(), to: String::new() }],
@@ -118,9 +120,7 @@ fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
             on: vec![RetryOn::NoCapacity, RetryOn::Preempted, RetryOn::Lost, RetryOn::ProviderFault],
         },
         array: Array {
-            tasks: (0..planned.runs.len())
-                .map(|index| BTreeMap::from([("index".to_owned(), index.to_string())]))
-                .collect(),
+            tasks: vec![BTreeMap::new(); planned.runs.len()],
             max_parallel: planned.parallel.max(1),
             max_failures: 0,
         },
@@ -226,9 +226,8 @@ fn terms(timeout: Millis) -> Terms {
 #[must_use]
 pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) -> Policy {
     let first_provider = scenario.nodes.saturating_sub(scenario.providers);
-    if let Workload::Plan(plan) = &scenario.workload {
-        let machine = node.checked_sub(first_provider).and_then(|machine| plan.machines.get(machine));
-        return planned_policy(scenario, node, machine);
+    if matches!(scenario.workload, Workload::Plan(_)) {
+        return planned_policy(scenario, node, machine(scenario, node));
     }
     let mut dice = Dice::new(seed, &format!("policy {node}"));
     let cores = if node >= first_provider { dice.between(1, 8) * 2 } else { 0 };
@@ -258,12 +257,50 @@ pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) 
     }
 }
 
+/// The machine of a node, where machines are planned.
+#[must_use]
+pub(crate) fn machine(scenario: &Scenario, node: usize) -> Option<&Machine> {
+    let Workload::Plan(plan) = &scenario.workload else { return None };
+    plan.machines.get(node.checked_sub(scenario.nodes.saturating_sub(plan.machines.len()))?)
+}
+
+/// Whether a machine lets an attempt fail that is about to start there, beside those that run.
+#[must_use]
+pub(crate) fn fails(
+    seed: u64,
+    scenario: &Scenario,
+    node: usize,
+    attempt: &AttemptId,
+    cores: u64,
+    busy: &[(u64, Millis)],
+) -> bool {
+    let Some(machine) = machine(scenario, node) else { return false };
+    match machine.conduct {
+        Conduct::Honest => false,
+        Conduct::Lowballer => Dice::new(seed, &format!("lowballer {attempt}")).chance(LOWBALLER_FAILS),
+        Conduct::Oversells { .. } => {
+            busy.iter().fold(cores, |sum, (cores, _)| sum.saturating_add(*cores)) > machine.total.cpu.0
+        }
+    }
+}
+
+/// What a machine's owner says it has.
+fn claimed(machine: &Machine) -> Capacity {
+    let Conduct::Oversells { thousandths } = machine.conduct else { return machine.total };
+    let times = |amount: u64| amount.saturating_mul(u64::from(thousandths)) / 1_000;
+    Capacity {
+        cpu: MilliCpu(times(machine.total.cpu.0)),
+        memory: Bytes(times(machine.total.memory.0)),
+        disk: Bytes(times(machine.total.disk.0)),
+    }
+}
+
 fn planned_policy(scenario: &Scenario, node: usize, machine: Option<&Machine>) -> Policy {
     let nothing = PriceList { cpu: Rate(0), memory_gb: Rate(0) };
     Policy {
         name: Text::clipped(&format!("node-{node}")),
         region: Text::clipped("DE"),
-        total: machine.map_or_else(Capacity::default, |machine| machine.total),
+        total: machine.map_or_else(Capacity::default, claimed),
         runtimes: vec![Runtime::Wasm],
         isolation: vec![Isolation::W0],
         tiers: machine.map(|machine| machine.tiers.clone()).unwrap_or_default(),

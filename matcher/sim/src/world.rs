@@ -1,11 +1,17 @@
 //! The loop: takes what happens next, tells the node, carries out what it answers.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use souk_matcher::{Event, Record, Token};
-use souk_protocol::{AttemptId, Message, NodeId, Offer, RunState, Verified};
+use souk_protocol::{AttemptId, JobId, NodeId, Offer, RunState, Verified};
 
 use crate::{
+    discovery::Samples,
+    disk::Body,
     facts::Facts,
     faults,
     invariant::{Fault, Invariant},
@@ -13,9 +19,11 @@ use crate::{
     ledger::Ledger,
     network::{Dialled, Network, NodeIndex, Pair},
     node::Node,
+    packet::Packet,
     random::Dice,
     report::Report,
-    scenario::{Broken, Scenario},
+    scenario::{Broken, Engine, Scenario},
+    tally::Tally,
     time::Micros,
     workload::{self, Submission},
 };
@@ -32,7 +40,7 @@ const EXCHANGE: (Micros, Micros) = (Micros::millis(20_000), Micros::millis(40_00
 /// Something that happens.
 pub(crate) enum Happening {
     /// A message arrives, on its connection or, a late second one, in spite of everything.
-    Arrive { from: NodeIndex, to: NodeIndex, epoch: Option<u64>, bytes: Arc<Vec<u8>> },
+    Arrive { from: NodeIndex, to: NodeIndex, epoch: Option<u64>, packet: Packet },
     /// A dial ends.
     Dialled { pair: Pair, epoch: u64 },
     /// A connection is found broken.
@@ -81,16 +89,23 @@ pub(crate) struct World<'a> {
     queue: crate::queue::Queue<Happening>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) ids: Vec<NodeId>,
-    pub(crate) network: Network<Arc<Vec<u8>>>,
+    pub(crate) network: Network<Packet>,
     pub(crate) dice: Dice,
     pub(crate) jobs: Vec<Submission>,
+    /// Numbers of jobs by their ids.
+    pub(crate) numbers: BTreeMap<JobId, usize>,
+    /// Numbers of jobs by their renters.
+    jobs_of: BTreeMap<NodeIndex, Vec<usize>>,
+    pub(crate) samples: Option<Samples>,
+    pub(crate) tally: Option<Tally>,
     submit_until: Micros,
+    submitted: BTreeSet<usize>,
     /// Jobs whose users have cancelled them.
     cancelled: BTreeSet<usize>,
     pub(crate) ledger: Ledger,
     pub(crate) report: Report,
     pub(crate) is_calm: bool,
-    rest_since: Option<Micros>,
+    pub(crate) rest_since: Option<Micros>,
     pub(crate) log: blake3::Hasher,
     trace: Option<&'a mut dyn FnMut(&str)>,
     /// Notes for whoever measures.
@@ -112,6 +127,7 @@ impl<'a> World<'a> {
         let nodes = ids.iter().enumerate().map(|(index, id)| Node {
             id: *id,
             key: Arc::new(SimKey::new(Arc::clone(&table), *id)),
+            keeps: plan.crashes.contains(&index),
             skew: plan.skews.get(index).copied().unwrap_or(0),
             boot: 0,
             disk: crate::disk::Disk::default(),
@@ -119,19 +135,30 @@ impl<'a> World<'a> {
             policy: workload::policy(seed, scenario, index, 0),
             alive: None,
         });
+        let jobs = workload::jobs(seed, scenario, &ids);
+        let mut jobs_of: BTreeMap<NodeIndex, Vec<usize>> = BTreeMap::new();
+        for (number, job) in jobs.iter().enumerate() {
+            jobs_of.entry(job.renter).or_default().push(number);
+        }
+        let home = |node| workload::machine(scenario, node).map(|machine| machine.region);
         let mut world = Self {
             scenario,
             seed,
             now: Micros(0),
             queue: crate::queue::Queue::default(),
             nodes: nodes.collect(),
-            network: Network::new(seed, scenario.nodes, scenario.faults),
+            network: Network::of(seed, scenario.nodes, scenario.faults, &scenario.latency, home),
             dice: Dice::new(seed, "world"),
-            jobs: workload::jobs(seed, scenario, &ids),
+            numbers: jobs.iter().enumerate().map(|(number, job)| (job.job, number)).collect(),
+            jobs_of,
+            jobs,
+            samples: Samples::new(seed, scenario),
+            tally: Tally::new(scenario),
             ids,
             submit_until: scenario.workload.submit_until(),
+            submitted: BTreeSet::new(),
             cancelled: BTreeSet::new(),
-            ledger: Ledger::new(table, crooks),
+            ledger: Ledger::new(table, crooks, scenario.engine == Engine::Light),
             report: Report::new(seed, scenario),
             is_calm: false,
             rest_since: None,
@@ -139,6 +166,9 @@ impl<'a> World<'a> {
             trace,
             facts: None,
         };
+        for (at, fault) in faults::cuts(seed, scenario, &world.network) {
+            world.queue.push(at, Happening::Fault(fault));
+        }
         for (at, fault) in plan.faults {
             world.queue.push(at, Happening::Fault(fault));
         }
@@ -222,7 +252,7 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn index(&self, id: &NodeId) -> Option<NodeIndex> {
-        self.ids.iter().position(|other| other == id)
+        crate::keys::number_of(id).filter(|number| self.ids.get(*number) == Some(id))
     }
 
     /// Tells a node something and carries out its answer.
@@ -273,10 +303,13 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, happening: Happening) {
         match happening {
-            Happening::Arrive { from, to, epoch, bytes } => {
-                self.arrive(from, to, epoch, &bytes);
-                self.lie(&bytes);
-            }
+            Happening::Arrive { from, to, epoch, packet } => match self.scenario.liar() {
+                None => self.arrive(from, to, epoch, packet),
+                Some(liar) => {
+                    self.arrive(from, to, epoch, packet.clone());
+                    self.lie(liar, packet);
+                }
+            },
             Happening::Dialled { pair, epoch } => self.dialled(pair, epoch),
             Happening::Broken { pair, epoch } => self.broken(pair, epoch),
             Happening::Offer { to, offer } => self.learn_offer(to, offer),
@@ -307,8 +340,11 @@ impl<'a> World<'a> {
     }
 
     fn look(&mut self) {
+        self.tally_moment();
         let all_submitted = self.report.submitted == self.jobs.len() && self.now > self.submit_until;
-        let is_late = self.now >= self.scenario.faults_until && all_submitted;
+        // With many nodes some fault is always under way.
+        let faults_are_over = self.now >= self.scenario.faults_until || self.scenario.engine == Engine::Light;
+        let is_late = faults_are_over && all_submitted;
         if !is_late || !self.ledger.is_at_rest() {
             self.rest_since = None;
         } else if self.rest_since.is_none() {
@@ -336,8 +372,11 @@ impl<'a> World<'a> {
         loop {
             let Some(node) = self.nodes.get_mut(index) else { return };
             let id = node.id;
-            let Some((token, bytes)) = node.disk.synced(now) else { return };
-            let record = Record::decode(bytes);
+            let Some((token, body)) = node.disk.synced(now) else { return };
+            let record = match body {
+                Body::Kept(bytes) => Record::decode(&bytes),
+                Body::Passing(record) => Ok(*record),
+            };
             match record {
                 Ok(record) => {
                     if let Some(facts) = &mut self.facts {
@@ -347,12 +386,15 @@ impl<'a> World<'a> {
                 }
                 Err(error) => self.violated(Invariant::ReplayFollows, format!("node {index} wrote {error}")),
             }
-            // Between the sync and the word of it a node may be killed, too.
-            self.push_local(now + Micros(60), index, Local::Persisted(token));
+            match self.scenario.engine {
+                // Between the sync and the word of it a node may be killed, too.
+                Engine::Exact => self.push_local(now + Micros(60), index, Local::Persisted(token)),
+                Engine::Light => self.tell_node(index, Event::Persisted(token)),
+            }
         }
     }
 
-    fn arrive(&mut self, from: NodeIndex, to: NodeIndex, epoch: Option<u64>, bytes: &[u8]) {
+    fn arrive(&mut self, from: NodeIndex, to: NodeIndex, epoch: Option<u64>, packet: Packet) {
         let arrives = match epoch {
             Some(_) => self.network.epoch(Pair::of(from, to)) == epoch,
             None => true,
@@ -362,7 +404,10 @@ impl<'a> World<'a> {
             return;
         }
         self.report.messages += 1;
-        match Message::decode(bytes) {
+        if let Some(heard) = self.report.heard.get_mut(to) {
+            *heard = heard.saturating_add(1);
+        }
+        match packet.open() {
             Ok(message) => {
                 self.tell(|_| format!("{from} > {to} {}", crate::trace::message(&message)));
                 self.tell_node(to, Event::Message { from: sender, message });
@@ -384,16 +429,16 @@ impl<'a> World<'a> {
                 }
             }
             Some(Dialled::Up(held)) => {
-                let p95 = souk_protocol::Millis(self.network.distance(pair).to_millis().0 * 4 + 1);
+                let p95 = souk_protocol::Millis(self.network.way(pair).to_millis().0 * 4 + 1);
                 for (node, other) in [(a, b), (b, a)] {
                     let Some(peer) = self.ids.get(other).copied() else { continue };
                     self.tell_node(node, Event::PeerUp(peer));
                     self.tell_node(node, Event::Rtt { peer, p95 });
                 }
-                for (from, bytes) in held {
+                for (from, packet) in held {
                     let to = if from == a { b } else { a };
                     let sent = self.network.transmit(self.now, from, to);
-                    self.travel(from, to, sent, &bytes);
+                    self.travel(from, to, sent, packet);
                 }
             }
         }
@@ -416,6 +461,9 @@ impl<'a> World<'a> {
         let Some(renter) = self.ids.get(planned.renter).copied() else { return };
         if self.ledger.ended(&planned.job).is_none() {
             self.report.submitted = self.report.submitted.max(number + 1);
+        }
+        if self.submitted.insert(number) {
+            self.listen(planned.renter);
         }
         self.ledger.submitted(renter, planned.job, &planned.spec);
         let mut spec = planned.spec;
@@ -449,17 +497,20 @@ impl<'a> World<'a> {
         for (pair, epoch) in self.network.restart(index) {
             self.broken(pair, epoch);
         }
+        self.tally_node(index, true);
         self.tell_node(index, Event::Policy(Box::new(policy)));
         self.tell_node(index, Event::Recovered);
         if boot > 1 {
             self.exchange_offers(index);
-        } else {
+        } else if self.samples.is_none() {
             let at = self.now + self.dice.span(EXCHANGE.0, EXCHANGE.1);
             self.push(at, Happening::Exchange { node: index });
         }
-        for number in 0..self.jobs.len() {
-            let due =
-                |job: &Submission| job.renter == index && job.at <= self.now && self.ledger.ended(&job.job).is_none();
+        if boot == 1 {
+            return; // nothing has been submitted yet
+        }
+        for number in self.jobs_of.get(&index).cloned().unwrap_or_default() {
+            let due = |job: &Submission| job.at <= self.now && self.ledger.ended(&job.job).is_none();
             if self.jobs.get(number).is_some_and(due) {
                 self.submit(number);
                 if self.cancelled.contains(&number) {

@@ -11,12 +11,8 @@ use super::lease::{Lease, Phase};
 use crate::{
     channel::{Channel, Heard},
     context::Context,
+    event::Keep,
 };
-
-/// Closed leases kept.
-const MAX_CLOSED: usize = 4_096;
-/// Results kept with them, over all: about 16 MB. The receipt files of older leases come from the journal.
-const MAX_RESULTS: usize = 16_384;
 
 /// Leases that are over.
 #[derive(Debug, Default)]
@@ -25,6 +21,7 @@ pub(super) struct Closed {
     order: VecDeque<LeaseId>,
     with_results: VecDeque<LeaseId>,
     results: usize,
+    keep: Keep,
 }
 
 /// What is left of a lease.
@@ -60,11 +57,18 @@ impl End {
 }
 
 impl Closed {
+    /// None yet; so much will be kept of them.
+    pub(super) fn keeping(keep: Keep) -> Self {
+        Self { keep, ..Self::default() }
+    }
+
     pub(super) fn has(&self, lease: &LeaseId) -> bool {
         self.leases.contains_key(lease)
     }
 
-    pub(super) fn insert(&mut self, end: End) {
+    pub(super) fn insert(&mut self, mut end: End) {
+        end.channel.shrink();
+        end.results.shrink_to_fit();
         let id = end.award.lease;
         if !end.results.is_empty() {
             self.results = self.results.saturating_add(end.results.len());
@@ -72,14 +76,14 @@ impl Closed {
         }
         self.leases.insert(id, end);
         self.order.push_back(id);
-        while self.results > MAX_RESULTS {
+        while self.results > self.keep.results {
             let Some(oldest) = self.with_results.pop_front() else { break };
             if let Some(end) = self.leases.get_mut(&oldest) {
                 self.results = self.results.saturating_sub(end.results.len());
                 end.results = Vec::new();
             }
         }
-        if self.order.len() > MAX_CLOSED
+        if self.order.len() > self.keep.leases
             && let Some(oldest) = self.order.pop_front()
             && let Some(end) = self.leases.remove(&oldest)
         {

@@ -341,6 +341,7 @@ impl Lease {
     pub(super) fn shrink(&mut self) {
         self.answers = Vec::new();
         self.said_answers = 0;
+        self.channel.shrink();
     }
 
     pub(super) fn award_hash(&self) -> Hash {

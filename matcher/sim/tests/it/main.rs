@@ -4,5 +4,6 @@
 mod broken;
 mod market;
 mod plan;
+mod scale;
 mod smoke;
 mod study;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use souk_protocol::{Bytes, Capacity, MilliCpu, PriceList, Rate, Tier};
-use souk_sim::{Conduct, Machine, Micros, Plan, PlannedJob, Scenario, Workload, run};
+use souk_sim::{Conduct, End, Engine, Machine, Micros, Plan, PlannedJob, Report, Scenario, Workload, run};
 
 fn size(cores: u64) -> Capacity {
     Capacity { cpu: MilliCpu(cores * 1_000), memory: Bytes(cores * 1_000_000_000), disk: Bytes(cores * 1_000_000_000) }
@@ -41,4 +41,35 @@ fn a_planned_job_runs_as_long_as_planned_on_the_cheapest_machine_that_has_room()
     assert_eq!((report.tasks_done, report.attempts, report.leases), (3, 3, 1), "{report}");
     // Six seconds of one core at 180,000 millionths of a credit an hour.
     assert_eq!(report.spent.0, 300, "{report}");
+    let outcome = report.outcome.unwrap();
+    let [job] = outcome.jobs[..] else { panic!("{outcome:?}") };
+    assert_eq!((job.end, job.done, job.attempts, job.preempted), (End::Succeeded, 3, 3, 0));
+    assert_eq!(job.cost.0, 300);
+    let incomes = outcome.machines.iter().map(|machine| (machine.income.0, machine.busy, machine.useful));
+    // All on the cheaper one: six seconds of a thousand thousandths.
+    assert_eq!(incomes.collect::<Vec<_>>(), [(0, 0, 0), (300, 6_000_000, 6_000_000)]);
+    assert_eq!((outcome.awards, outcome.refused), (1, 0));
+    assert!(outcome.timeline.iter().all(|moment| moment.offered == 6_000));
+    assert_eq!(outcome.timeline.iter().map(|moment| moment.running).max(), Some(3));
+}
+
+#[test]
+fn the_light_engine_comes_to_the_same_as_the_exact_one() {
+    let jobs = (0..6).map(|number| {
+        let runs = (1..=8).map(|task| Micros::millis(task * 700)).collect();
+        PlannedJob::plain(0, Micros::millis(1_000 + number * 900), size(1), runs)
+    });
+    let plan = Plan { machines: vec![machine(2, 360_000), machine(4, 180_000)], jobs: jobs.collect() };
+    let mut scenario = scenario(plan);
+    let exact = run(1, &scenario);
+    scenario.engine = Engine::Light;
+    let light = run(1, &scenario);
+    assert!(exact.holds() && light.holds(), "{exact}{light}");
+    let facts = |report: &Report| {
+        let outcome = report.outcome.clone().unwrap();
+        let jobs: Vec<_> = outcome.jobs.iter().map(|job| (job.end, job.done, job.attempts)).collect();
+        (jobs, report.tasks_done, report.leases, report.receipts, report.jobs.clone())
+    };
+    assert_eq!(facts(&exact), facts(&light));
+    assert_eq!(exact.tasks_done, 48);
 }
