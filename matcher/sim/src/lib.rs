@@ -30,7 +30,6 @@ mod file;
 mod library;
 mod outcome;
 mod plan;
-mod policies;
 mod region;
 mod scenario;
 mod workload;

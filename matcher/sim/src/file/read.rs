@@ -5,9 +5,9 @@ use souk_protocol::{Bytes, Credits, MilliCpu, Millis, Ppm, Rate, Tier, job_file:
 use super::{Jobs, MAX_NODES, MAX_SCENARIO_FILE, MAX_TASKS, Machines, Owners, ScenarioFile, reader::Reader};
 use crate::{
     churn::Churn,
-    policies::POLICIES,
     region::Regions,
     scenario::{CutSide, PlannedCut},
+    study,
     time::Micros,
 };
 
@@ -15,6 +15,8 @@ use crate::{
 const MAX_KNOWN: u64 = 4_096;
 /// Most seeds of a result.
 const MAX_SEEDS: u64 = 10_000;
+/// The policy that is the market itself.
+const MARKET: &str = "souk";
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 3_600_000;
 
@@ -93,10 +95,10 @@ fn name(r: &mut Reader) -> String {
 }
 
 fn policies(r: &mut Reader) -> Vec<String> {
-    let names = r.texts("policies").unwrap_or_else(|| vec!["souk".to_owned()]);
+    let names = r.texts("policies").unwrap_or_else(|| vec![MARKET.to_owned()]);
     for name in &names {
-        if !POLICIES.contains(&name.as_str()) {
-            let hint = format!("use {}", POLICIES.join(", "));
+        if name != MARKET && !study::NAMES.contains(&name.as_str()) {
+            let hint = format!("use {MARKET}, {}", study::NAMES.join(", "));
             r.error("policies", format!("there is no policy {name:?}"), Some(hint));
         }
     }
