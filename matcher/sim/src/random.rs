@@ -86,7 +86,7 @@ impl Dice {
         let draw = self.below(1 << 32).max(1);
         let doublings = u64::from(draw.leading_zeros() - 32);
         let mantissa = (draw << doublings) >> 11; // from 2^20 to 2^21
-        let down = (mantissa - (1 << 20)) * 1_000_000 >> 20;
+        let down = ((mantissa - (1 << 20)) * 1_000_000) >> 20;
         let log2 = (doublings + 1) * 1_000_000 - down - correction(down);
         let ln = u128::from(log2) * 693_147 / 1_000_000;
         Micros(u64::try_from(u128::from(mean.0) * ln / 1_000_000).unwrap_or(u64::MAX))
