@@ -1,7 +1,7 @@
 //! What the tests of several parts need: keys, a usual slot, usual terms. The tests of the whole crate in `tests/it` take
 //! in this file too, so it names the crate as they do.
 
-use souk_matcher::{Now, Policy, Settings};
+use souk_matcher::{Keep, Now, Policy, Settings};
 use souk_protocol::{
     Announcement, Array, Bytes, Capacity, Credits, Hash, Isolation, JobId, JobSpec, Key, List, Local, Market, MilliCpu,
     Millis, Mode, Module, NetworkId, NodeId, Offer, Params, Pay, PriceList, Rate, Requirement, Retry, RetryOn, Runtime,
