@@ -16,10 +16,13 @@ use crate::{context::Keys, record::Record, trader::ReplayError};
 
 mod credit;
 mod entry;
+mod takings;
 
 pub use credit::Blocked;
 use entry::{Entry, Step};
 pub use entry::{LeaseSum, Worth};
+use takings::Takings;
+pub use takings::{HourSum, MAX_HOURS, core_time};
 
 /// Entries of [`Books::history`] kept; older ones are in the journal.
 pub const MAX_HISTORY: usize = 4_096;
@@ -46,6 +49,7 @@ pub struct Books {
     written_off: BTreeSet<NodeId>,
     discharges: BTreeSet<(NodeId, NodeId, [u8; 16])>,
     history: VecDeque<HistoryEntry>,
+    takings: Takings,
 }
 
 /// The sums of one peer.
@@ -146,6 +150,7 @@ impl Books {
             written_off: BTreeSet::new(),
             discharges: BTreeSet::new(),
             history: VecDeque::new(),
+            takings: Takings::default(),
         }
     }
 
@@ -183,6 +188,10 @@ impl Books {
             Record::Started { attempt, .. } => self.step(*attempt, Step::Running, None),
             Record::Delivered { result } => {
                 if let Ok(result) = result.peek() {
+                    let key = (result.attempt.lease, Party::Provider);
+                    if self.leases.get(&key).is_some_and(|entry| entry.awaits(&result.attempt)) {
+                        self.takings.deliver(&result);
+                    }
                     let step = if result.end.is_billed() { Step::Claimed(result.run) } else { Step::Settled };
                     self.step(result.attempt, step, Some(result.ended));
                 }
@@ -226,6 +235,10 @@ impl Books {
         if let Ok(award) = award.peek() {
             let peer = if side == Party::Renter { award.provider } else { award.renter };
             let entry = || Entry::new(peer, award.rate, award.terms.timeout);
+            let is_new = !self.leases.contains_key(&(award.lease, side));
+            if is_new && side == Party::Provider {
+                self.takings.open(award.lease, award.requirement.cpu);
+            }
             self.leases.entry((award.lease, side)).or_insert_with(entry);
             self.peers.entry(peer).or_default();
         }
@@ -249,6 +262,9 @@ impl Books {
         self.change(key, Some(voucher.at), |entry| entry.voucher(&voucher));
         let after = self.leases.get(&key).map_or(Credits::ZERO, |entry| entry.worth.vouchered);
         let kind = if side == Party::Renter { HistoryKind::Spent } else { HistoryKind::Earned };
+        if side == Party::Provider {
+            self.takings.earn(voucher.at, after.saturating_sub(before));
+        }
         self.tell(HistoryEntry {
             at: voucher.at,
             peer: theirs,
@@ -309,6 +325,9 @@ impl Books {
             return;
         }
         self.change(key, None, Entry::close);
+        if side == Party::Provider {
+            self.takings.close(&lease);
+        }
         if let (Some(at), Some(entry)) = (left_at, self.leases.get(&key)) {
             let (peer, amount) = (entry.peer, entry.worth.claimed);
             self.tell(HistoryEntry { at, peer, lease: Some(lease), amount, kind: HistoryKind::Unpaid });
@@ -401,6 +420,11 @@ impl Books {
     /// All leases that are kept apart, open and closed.
     pub fn leases(&self) -> impl Iterator<Item = LeaseSum> + '_ {
         self.leases.iter().map(|((lease, side), entry)| entry.view(*lease, *side))
+    }
+
+    /// What came in by the hour, oldest first.
+    pub fn takings(&self) -> impl Iterator<Item = (Timestamp, HourSum)> + '_ {
+        self.takings.hours()
     }
 
     /// What changed, oldest first; the newest [`MAX_HISTORY`] entries.

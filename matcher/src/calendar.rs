@@ -66,6 +66,33 @@ impl fmt::Display for Dates {
     }
 }
 
+/// What happens to work that runs when a window ends. New work is never started outside of the windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AtWindowEnd {
+    /// It is told in time to save its state, then stopped. A runtime without checkpoints is only told and stopped.
+    #[default]
+    Checkpoint,
+    /// It ends by itself.
+    Finish,
+    /// It is told in time, then stopped.
+    Stop,
+}
+
+impl AtWindowEnd {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Checkpoint, Self::Finish, Self::Stop];
+}
+
+impl fmt::Display for AtWindowEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Checkpoint => "checkpoint",
+            Self::Finish => "finish",
+            Self::Stop => "stop",
+        })
+    }
+}
+
 /// A time without interruption, half-open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {

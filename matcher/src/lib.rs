@@ -60,7 +60,8 @@ mod testing;
 
 pub use account::{AccountError, LeaseAccount};
 pub use books::{
-    Blocked, Books, HistoryEntry, HistoryKind, LeaseSum, MAX_CLOSED, MAX_DISCHARGES, MAX_HISTORY, Totals, Worth,
+    Blocked, Books, HistoryEntry, HistoryKind, HourSum, LeaseSum, MAX_CLOSED, MAX_DISCHARGES, MAX_HISTORY, MAX_HOURS,
+    Totals, Worth, core_time,
 };
 pub use channel::{Channel, Heard};
 pub use context::Keys;

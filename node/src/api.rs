@@ -12,6 +12,7 @@ mod logs;
 mod market;
 mod node;
 mod openapi;
+mod owner;
 mod wallet;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -108,6 +109,7 @@ fn router(state: &Arc<State>, address: SocketAddr) -> Router {
         .route("/v1/peers/{id}", get(node::peer))
         .route("/v1/peers/{id}/ping", get(node::ping))
         .route("/v1/node/why", get(node::why))
+        .route("/v1/node/earnings", get(owner::earnings))
         .route("/v1/leases", get(node::leases))
         .route("/v1/drain", post(node::drain))
         .route("/v1/network", get(node::network))

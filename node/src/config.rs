@@ -19,10 +19,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use souk_matcher::price::Pricing;
 use souk_protocol::{BitsPerSecond, Bytes, MilliCpu, Millis, NodeId, Ppm, PriceList, Runtime, job_file::Problem};
 
 use self::tree::Reader;
 pub use self::{
+    availability::Availability,
     listen::Listen,
     missing::Missing,
     policy::{Machine, policy},
@@ -137,6 +139,10 @@ pub struct Config {
     pub floor: PriceList,
     /// Accepted at once.
     pub ask: PriceList,
+    /// How both move.
+    pub pricing: Pricing,
+    /// When work may run.
+    pub availability: Availability,
     /// What strangers may run.
     pub runtimes: Vec<Runtime>,
     /// Longest attempt accepted.
@@ -206,7 +212,8 @@ impl Config {
         let api = api(r);
         // Judged like the rest, and then reported: nothing that is not built is half read.
         missing::read_rest(r);
-        availability::read(r);
+        let availability = availability::read(r);
+        let pricing = pricing::moves(r, availability.calendar.zone());
         let missing = missing::list(r, role);
         let settings = reader.finish()?;
         Ok(Self {
@@ -221,6 +228,8 @@ impl Config {
             region,
             floor,
             ask,
+            pricing,
+            availability,
             runtimes,
             max_duration,
             deny,

@@ -223,9 +223,7 @@ impl Node {
         tasks.spawn(partners.run(net.clone(), market.feed().clone(), meetings, stop.child_token()));
         tasks.spawn(pump(events, market.clone(), offers, met, stop.child_token()));
         if let Some(policy) = config.policy {
-            let addresses = net.listen_addrs().await;
-            let policy = with_addresses(policy, &addresses);
-            let _ = market.event(Event::Policy(Box::new(policy))).await;
+            tell_policy(&market, &net, policy).await;
         }
         info!(id = %id.short(), records = report.records, "node is up");
         Ok(Self {
@@ -292,6 +290,11 @@ impl Node {
         self.failed.cancelled().await;
     }
 
+    /// The owner's terms from now on. Work that runs keeps those it was awarded on.
+    pub async fn set_policy(&self, policy: Policy) {
+        tell_policy(&self.market, &self.net, policy).await;
+    }
+
     /// Signs a document of this node that is no part of a lease.
     ///
     /// # Errors
@@ -335,6 +338,12 @@ impl Node {
         self.net.shutdown().await;
         Store::clone(&self.store).close().await;
     }
+}
+
+async fn tell_policy(market: &MarketHandle, net: &Net, policy: Policy) {
+    let addresses = net.listen_addrs().await;
+    // A market that is gone has stopped with its node.
+    let _ = market.event(Event::Policy(Box::new(with_addresses(policy, &addresses)))).await;
 }
 
 fn with_addresses(mut policy: Policy, addresses: &[String]) -> Policy {

@@ -3,8 +3,11 @@
 //! The API serialises these and the client reads them, so the two cannot disagree. Money is text with its unit,
 //! integers that may pass 2^53 are decimal text ([`Big`]), times are RFC 3339 in UTC. Fields are only ever added.
 
+mod owner;
+
 use std::collections::BTreeMap;
 
+pub use owner::{ComponentPrice, Day, Earnings, NodePrice, PowerCost, PriceRecord, PriceSuggestion, ProposedPrice};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use souk_matcher::{JobState, Reason, TaskState};
 use souk_protocol::{Balance, Credits, Hash, JobId, JobSpec, LeaseId, NetworkId, NodeId, Rate, Timestamp};

@@ -96,6 +96,11 @@ impl Entry {
         }
     }
 
+    /// Whether no result of this attempt is known.
+    pub(super) fn awaits(&self, attempt: &AttemptId) -> bool {
+        !self.closed && matches!(self.attempts.get(attempt), None | Some(Step::Running))
+    }
+
     pub(super) fn step(&mut self, attempt: AttemptId, step: Step) {
         let known = self.attempts.get(&attempt).copied();
         if self.closed || known.is_some_and(|known| known >= step) {

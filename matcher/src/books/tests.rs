@@ -156,6 +156,21 @@ fn an_attempt_is_reserved_at_its_timeout_then_claimed_then_vouchered() {
 }
 
 #[test]
+fn takings_are_summed_by_the_hour_and_counted_once() {
+    let mut pair = Pair::new(2, 1);
+    // An hour and a second of a whole core, vouchered early in the first hour.
+    let (settled, _) = pair.settled(0, 3_601_000);
+    let mut books = pair.books();
+    let delivered = Record::Delivered { result: pair.result(0, 3_601_000) };
+    apply(&mut books, &[pair.accepted(), pair.started(0), delivered.clone(), delivered, settled.clone(), settled]);
+    let first = HourSum { earned: Credits(3_601_000), busy: 1_000 * 3_600_000, ..HourSum::default() };
+    let second = HourSum { billed: 1, busy: 1_000 * 1_000, ..HourSum::default() };
+    let hours: Vec<_> = books.takings().collect();
+    assert_eq!(hours, [(Timestamp(WALL), first), (Timestamp(WALL + 3_600_000), second)]);
+    assert_eq!(core_time(first.busy + second.busy), Millis(3_601_000));
+}
+
+#[test]
 fn only_a_discharge_frees_a_limit_and_it_counts_once() {
     let mut pair = Pair::new(2, 1);
     let (settled, _) = pair.settled(0, 50_000);

@@ -64,6 +64,13 @@ impl Zone {
         jiff::fmt::strtime::format(format, &instant(at)?.to_zoned(self.rules.clone())).ok()
     }
 
+    /// A local time written "2026-12-24 22:00" or "2026-12-24T22:00"; one that is skipped or comes twice as for windows.
+    #[must_use]
+    pub fn parse_local(&self, text: &str) -> Option<Timestamp> {
+        let (date, time) = text.trim().split_once([' ', 'T'])?;
+        self.at(date.parse().ok()?, time.trim().parse().ok()?)
+    }
+
     /// The clock changes after `from` and before `to`, in seconds by which local time goes forward.
     #[must_use]
     pub fn changes(&self, from: Timestamp, to: Timestamp) -> Vec<(Timestamp, i32)> {

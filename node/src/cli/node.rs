@@ -10,7 +10,7 @@ use super::{
     Context,
     error::{CliError, Exit},
     session::{self, Session},
-    signal::Signals,
+    signal::{Hangups, Signals},
     start::{self, Mode},
 };
 use crate::{
@@ -19,6 +19,9 @@ use crate::{
     identity::Identity,
     view::{NodeWhy, Status},
 };
+
+mod earnings;
+mod schedule;
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum NodeCommand {
@@ -30,6 +33,11 @@ pub(crate) enum NodeCommand {
     Doctor,
     /// Say why this node bids or does not.
     Why,
+    /// Show when this machine is for sale, by souk.toml; needs no running node.
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleCommand),
+    /// Show what came in by day, how full the machine was, and what was missed.
+    Earnings(earnings::EarningsArgs),
 }
 
 pub(crate) async fn run(context: &Context, command: NodeCommand) -> Result<Exit, CliError> {
@@ -38,6 +46,8 @@ pub(crate) async fn run(context: &Context, command: NodeCommand) -> Result<Exit,
         NodeCommand::Status => super::status::run(context).await,
         NodeCommand::Doctor => doctor(context).await,
         NodeCommand::Why => why(context).await,
+        NodeCommand::Schedule(command) => schedule::run(context, &command),
+        NodeCommand::Earnings(args) => earnings::run(context, &args).await,
     }
 }
 
@@ -62,6 +72,7 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
             tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
     }
     let mut signals = Signals::new().map_err(CliError::internal)?;
+    let mut hangups = Hangups::new().map_err(CliError::internal)?;
     let deadline = context.shared.timeout.map(|limit| (Instant::now() + limit.to_std(), limit));
     // The store's lock says the same; the API's port, which is tried first, would only be called taken.
     if let Some(client) = session::running(context).await? {
@@ -69,7 +80,7 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
         let message = format!("a node of this home runs already, as process {}", status.pid);
         return Err(CliError::unreachable(message).hint("souk status shows it; another node needs another --home"));
     }
-    let running = start::start(context, Mode::Foreground).await?;
+    let mut running = start::start(context, Mode::Foreground).await?;
     let client = crate::client::Client::new(running.address, running.token.clone())?;
     let listen = client.get::<Status>("/v1/status").await.map(|status| status.listen).unwrap_or_default();
     let up = Up {
@@ -94,16 +105,41 @@ pub(crate) async fn up(context: &Context) -> Result<Exit, CliError> {
         let node = std::sync::Arc::clone(&running.node);
         async move { node.failed().await }
     };
-    let outcome = tokio::select! {
-        _ = signals.next() => Ok(Exit::DONE),
-        limit = super::run::passed(deadline) => Err(CliError::Timeout { limit }),
-        () = failed => Err(CliError::internal("the journal failed, so the node promises nothing more and stops; is the disk full?")),
+    let mut failed = std::pin::pin!(failed);
+    let outcome = loop {
+        tokio::select! {
+            _ = signals.next() => break Ok(Exit::DONE),
+            () = hangups.next() => reload(context, &mut running).await,
+            limit = super::run::passed(deadline) => break Err(CliError::Timeout { limit }),
+            () = &mut failed => break Err(CliError::internal("the journal failed, so the node promises nothing more and stops; is the disk full?")),
+        }
     };
     printer.talk("stopping");
     tokio::select! {
         () = running.stop() => outcome,
         // Whoever asks twice does not want to wait.
         signal = signals.next() => Err(signal.error()),
+    }
+}
+
+/// Reads the node file again. A bad one changes nothing.
+async fn reload(context: &Context, running: &mut start::Running) {
+    let printer = &context.printer;
+    match running.reload(context).await {
+        Ok(restart) if restart.is_empty() => printer.talk("the node file was read again and holds from now on"),
+        Ok(restart) => printer.warn(format_args!(
+            "the node file was read again and holds from now on, but for what needs a restart: {}",
+            restart.join(", ")
+        )),
+        Err(error) => {
+            let view = error.view();
+            let problems: Vec<String> = view.nearest.iter().map(|problem| format!("\n  {problem}")).collect();
+            let problems = problems.concat();
+            printer.warn(format_args!(
+                "the node file was not taken over, nothing has changed: {}{problems}",
+                view.message
+            ));
+        }
     }
 }
 

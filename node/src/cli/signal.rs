@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! SIGINT, SIGTERM and SIGHUP.
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,6 +29,23 @@ pub(crate) async fn any() -> Signal {
         Ok(mut signals) => signals.next().await,
         // Without handlers the default action of the system ends the process.
         Err(_) => std::future::pending().await,
+    }
+}
+
+/// A stream of SIGHUP, which asks for the node file to be read again.
+#[derive(Debug)]
+pub(crate) struct Hangups(tokio::signal::unix::Signal);
+
+impl Hangups {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// The next one. Cancel-safe.
+    pub(crate) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending().await
+        }
     }
 }
 

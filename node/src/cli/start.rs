@@ -71,6 +71,8 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
     home: Home,
+    /// What it was started with, or what has been read since.
+    config: Config,
     mode: Mode,
     stop: CancellationToken,
     api: JoinHandle<std::io::Result<()>>,
@@ -137,10 +139,40 @@ pub(crate) async fn start(context: &Context, mode: Mode) -> Result<Running, CliE
     let api = tokio::spawn(api::serve(Arc::clone(&node), api_config, listener, stop.clone()));
     // A second process on this home talks to this node, inside a command or not.
     context.home.announce_api(address)?;
-    Ok(Running { node, address, token, home: context.home.clone(), mode, stop, api })
+    Ok(Running { node, address, token, home: context.home.clone(), config, mode, stop, api })
 }
 
+/// Tables of the node file that hold from the moment they are read again; all else needs a restart.
+const RELOADED: [&str; 4] = ["pricing.", "availability.", "workloads.", "offer."];
+
 impl Running {
+    /// Reads the node file again and sells by it from now on. The fields that differ and need a restart.
+    ///
+    /// # Errors
+    /// If the file is not valid or asks for what this version can't do; nothing has changed then.
+    pub(crate) async fn reload(&mut self, context: &Context) -> Result<Vec<String>, CliError> {
+        let config = config(context)?;
+        if let Some(missing) = config.missing.iter().find(|missing| missing.refused) {
+            return Err(CliError::usage(missing.to_string()));
+        }
+        let value = |config: &Config, path: &str| {
+            config.settings.iter().find(|setting| setting.path == path).map(|setting| setting.value.clone())
+        };
+        let paths = config.settings.iter().chain(&self.config.settings).map(|setting| setting.path.clone());
+        let restart: std::collections::BTreeSet<String> = paths
+            .filter(|path| !RELOADED.iter().any(|table| path.starts_with(table)))
+            .filter(|path| value(&config, path) != value(&self.config, path))
+            .collect();
+        // The role and the name stay those it was started with.
+        let sells = Config { role: self.config.role, name: self.config.name.clone(), ..config.clone() };
+        let machine = Machine::measure(context.home.data_dir());
+        if let Some(policy) = config::policy(&sells, &machine, &self.node.network().params.credit) {
+            self.node.set_policy(policy).await;
+        }
+        self.config = Config { settings: self.config.settings.clone(), ..sells };
+        Ok(restart.into_iter().collect())
+    }
+
     /// Stops the API, then the node.
     pub(crate) async fn stop(self) {
         self.home.withdraw_api();

@@ -1,121 +1,108 @@
-//! `[availability]`: when work may run. Judged whole; not built yet, so a node with windows refuses to start.
+//! `[availability]`: when work may run.
 
+use std::str::FromStr;
+
+use souk_matcher::calendar::{AtWindowEnd, Calendar, CalendarError, Dates, Days, MAX_WINDOWS, Minute, Window, Zone};
 use souk_protocol::Millis;
 
 use super::tree::Reader;
 
-/// Most windows a week and most exceptions.
-const MAX_WINDOWS: usize = 64;
-const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-const ENDS: [&str; 3] = ["checkpoint", "finish", "stop"];
-/// Minutes of a day.
-const MIDNIGHT: u16 = 24 * 60;
+/// Warning before preemption that is granted where the file names none.
+const NOTICE: Millis = Millis::from_mins(15);
 
-pub(super) fn read(r: &mut Reader) {
-    timezone(r);
+/// When work may run, and what comes of it when a window ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Availability {
+    /// The windows and exceptions.
+    pub calendar: Calendar,
+    /// What happens to work that runs when a window ends.
+    pub at_window_end: AtWindowEnd,
+    /// Longest warning before preemption that is granted.
+    pub notice: Millis,
+}
+
+pub(super) fn read(r: &mut Reader) -> Availability {
+    let zone = timezone(r);
+    let mut windows = Vec::new();
     for index in 0..r.tables("availability.windows", MAX_WINDOWS) {
-        window(r, &format!("availability.windows[{index}]"), false);
+        windows.extend(window(r, &format!("availability.windows[{index}]")));
     }
-    let except = r.texts("availability.except", MAX_WINDOWS).unwrap_or_default();
-    for text in except {
-        let (from, to) = text.split_once("..").unwrap_or((&text, &text));
-        match (from.trim().parse::<jiff::civil::Date>(), to.trim().parse::<jiff::civil::Date>()) {
-            (Ok(from), Ok(to)) if from <= to => {}
-            (Ok(_), Ok(_)) => r.error("availability.except", format!("{text:?} ends before it starts"), None),
-            _ => {
+    let mut except = Vec::new();
+    for text in r.texts("availability.except", MAX_WINDOWS).unwrap_or_default() {
+        match text.parse::<Dates>() {
+            Ok(dates) => except.push(dates),
+            Err(CalendarError::Backwards) => {
+                r.error("availability.except", format!("{text:?} ends before it starts"), None);
+            }
+            Err(_) => {
                 let hint = "e.g. \"2026-12-24\" or \"2026-12-24..2026-12-27\", both ends included";
                 r.error("availability.except", format!("{text:?} is no date"), Some(hint));
             }
         }
     }
     let _: Option<Millis> = r.parse_field("availability.require_idle");
-    let _ = r.word("availability.at_window_end", &ENDS);
-    let _: Option<Millis> = r.parse_field("availability.notice");
+    let at_window_end = super::or_default(r, "availability.at_window_end", AtWindowEnd::default(), |r, path| {
+        r.word(path, &AtWindowEnd::ALL)
+    });
+    let notice = super::or_default(r, "availability.notice", NOTICE, Reader::parse_field);
+    // What is wrong with it is an error of the file already.
+    let calendar = Calendar::new(zone, windows, except).unwrap_or_default();
+    Availability { calendar, at_window_end, notice }
 }
 
-/// A window of days and times: `{ days, from, to }`, in `pricing.peak` with a factor.
-pub(super) fn window(r: &mut Reader, path: &str, has_factor: bool) {
-    let days = format!("{path}.days");
-    if let Some(text) = r.text(&days) {
-        if !is_days(&text) {
-            r.error(&days, "not days of the week", Some("e.g. \"mon-fri\", \"sat,sun\""));
-        }
-    } else if !r.has(&days) {
+/// A window of days and times: `{ days, from, to }`.
+pub(super) fn window(r: &mut Reader, path: &str) -> Option<Window> {
+    let field = format!("{path}.days");
+    let days: Option<Days> = parse(r, &field, "not days of the week", "e.g. \"mon-fri\", \"sat,sun\"");
+    if !r.has(&field) {
         r.error(path, "a window needs its days", Some("e.g. days = \"mon-fri\""));
     }
-    let (from, to) = (format!("{path}.from"), format!("{path}.to"));
-    match (time(r, &from), time(r, &to)) {
-        (Some(a), Some(b)) if a == b => {
-            r.error(&to, "the window is empty", Some("for a whole day leave both times out"))
+    let (from_field, to_field) = (format!("{path}.from"), format!("{path}.to"));
+    let from: Option<Minute> = parse(r, &from_field, "not a time of day", "00:00 to 24:00");
+    let to: Option<Minute> = parse(r, &to_field, "not a time of day", "00:00 to 24:00");
+    match (from, to) {
+        (Some(from), Some(to)) => match Window::new(days.unwrap_or(Days::ALL), from, to) {
+            Ok(window) => return days.map(|_| window),
+            Err(CalendarError::StartsAtMidnight) => {
+                r.error(&from_field, "24:00 can only end a window", Some("write 00:00"));
+            }
+            Err(_) => r.error(&to_field, "the window is empty", Some("for a whole day leave both times out")),
+        },
+        (Some(_), None) if !r.has(&to_field) => {
+            r.error(path, "a window with a start needs an end", Some("e.g. to = \"06:00\""));
         }
-        (Some(MIDNIGHT), _) => r.error(&from, "24:00 can only end a window", Some("write 00:00")),
-        (Some(_), None) if !r.has(&to) => {
-            r.error(path, "a window with a start needs an end", Some("e.g. to = \"06:00\""))
-        }
-        (None, Some(_)) if !r.has(&from) => {
+        (None, Some(_)) if !r.has(&from_field) => {
             r.error(path, "a window with an end needs a start", Some("e.g. from = \"22:00\""));
         }
+        (None, None) if !r.has(&from_field) && !r.has(&to_field) => return days.map(Window::whole_days),
         _ => {}
     }
-    if has_factor {
-        let factor = format!("{path}.factor");
-        match r.text(&factor) {
-            Some(text) if is_factor(&text) => {}
-            Some(_) => r.error(&factor, "not a factor", Some("e.g. \"1.4\"")),
-            None if r.has(&factor) => {}
-            None => r.error(path, "a peak needs its factor", Some("e.g. factor = \"1.4\"")),
-        }
-    }
+    None
 }
 
-fn timezone(r: &mut Reader) {
+fn parse<T: FromStr<Err = E>, E>(r: &mut Reader, path: &str, problem: &str, hint: &str) -> Option<T> {
+    let parsed = r.text(path)?.parse();
+    if parsed.is_err() {
+        r.error(path, problem, Some(hint));
+    }
+    parsed.ok()
+}
+
+/// The zone of all times of day in the file.
+fn timezone(r: &mut Reader) -> Zone {
     let path = "availability.timezone";
     let Some(name) = r.text(path) else {
-        if r.has("availability.windows") && !r.has(path) {
-            r.error("availability", "windows need a time zone", Some("e.g. timezone = \"Europe/Berlin\""));
+        let hint = Some("e.g. [availability] timezone = \"Europe/Berlin\"");
+        for field in ["availability.windows", "availability.except", "pricing.peak"] {
+            if r.has(field) && !r.has(path) {
+                r.error(field, "times of day and dates need a time zone", hint);
+            }
         }
-        return;
+        return Zone::utc();
     };
-    // Abbreviations and offsets have no summer time, or several.
-    let is_region = name == "UTC" || (name.contains('/') && !name.starts_with("Etc/GMT"));
-    let zones = jiff::tz::db();
-    let is_known = zones.is_definitively_empty() || zones.get(&name).is_ok();
-    if !is_region || !is_known {
-        r.error(
-            path,
-            "not a zone of the IANA database",
-            Some("e.g. \"Europe/Berlin\", \"America/New_York\" or \"UTC\""),
-        );
-    }
-}
-
-fn is_days(text: &str) -> bool {
-    let day = |text: &str| DAYS.contains(&text.trim());
-    text.split(',').all(|part| match part.split_once('-') {
-        Some((from, to)) => day(from) && day(to),
-        None => day(part),
+    Zone::named(&name).unwrap_or_else(|_| {
+        let hint = "e.g. \"Europe/Berlin\", \"America/New_York\" or \"UTC\"";
+        r.error(path, "not a zone of the IANA database", Some(hint));
+        Zone::utc()
     })
-}
-
-/// Minutes since midnight.
-fn time(r: &mut Reader, path: &str) -> Option<u16> {
-    let text = r.text(path)?;
-    let two = |text: &str| {
-        let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_plain.then(|| text.parse::<u16>().ok()).flatten()
-    };
-    let minutes = text.split_once(':').and_then(|(hour, minute)| {
-        let (hour, minute) = (two(hour)?, two(minute)?);
-        (minute < 60).then(|| hour.saturating_mul(60).saturating_add(minute)).filter(|minutes| *minutes <= MIDNIGHT)
-    });
-    if minutes.is_none() {
-        r.error(path, "not a time of day", Some("00:00 to 24:00"));
-    }
-    minutes
-}
-
-fn is_factor(text: &str) -> bool {
-    let (whole, places) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| (1..=6).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    digits(whole) && digits(places) && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte))
 }

@@ -1,10 +1,10 @@
 //! What the schema has and this version can't do yet.
 
-use souk_protocol::{Bytes, Celsius, MilliWatts, PowerPrice, Ppm};
+use souk_protocol::{Bytes, Celsius, MilliWatts, Ppm};
 
-use super::{MAX_PATTERNS, Role, availability, pricing, share, tree::Reader};
+use super::{MAX_PATTERNS, Role, pricing, share, tree::Reader};
 
-/// Most peak windows, and most kinds of alerts.
+/// Most kinds of GPUs and of alerts.
 const MAX_ITEMS: usize = 64;
 const ALERTS: [&str; 7] = ["offline", "job-failed", "gpu-xid", "gpu-temp", "disk-low", "no-bids", "clock-skew"];
 
@@ -31,12 +31,6 @@ impl std::fmt::Display for Missing {
 /// Judges the fields that nothing uses yet.
 pub(super) fn read_rest(r: &mut Reader) {
     offer(r);
-    for index in 0..r.tables("pricing.peak", MAX_ITEMS) {
-        availability::window(r, &format!("pricing.peak[{index}]"), true);
-    }
-    let _ = r.word("pricing.strategy", &["fixed", "adaptive"]);
-    let _: Option<PowerPrice> = r.parse_field("pricing.power.price");
-    let _ = r.boolean("pricing.power.never_below");
     let _ = r.word("workloads.network", &["none", "allowlist", "open"]);
     let _ = r.texts("workloads.deny_images", MAX_PATTERNS);
     let _ = share(r, "workloads.min_reliability_of_renter");

@@ -1,8 +1,12 @@
 //! `[pricing]`: what work costs.
 
+use souk_matcher::{
+    calendar::{Calendar, MAX_WINDOWS, Zone},
+    price::{Factor, Peak, Power, Pricing, Strategy},
+};
 use souk_protocol::{GpuRequest, PriceList, Rate};
 
-use super::tree::Reader;
+use super::{availability, tree::Reader};
 
 /// Price of a core where the file names none, in micro-credits an hour.
 const CPU: (Rate, Rate) = (Rate(5_000), Rate(8_000));
@@ -28,6 +32,41 @@ pub(super) fn read(r: &mut Reader) -> (PriceList, PriceList) {
         gpus(r, table);
     }
     (floor, ask)
+}
+
+/// How prices move: peaks in the owner's time zone, strategy and power.
+pub(super) fn moves(r: &mut Reader, zone: &Zone) -> Pricing {
+    let mut peaks = Vec::new();
+    for index in 0..r.tables("pricing.peak", MAX_WINDOWS) {
+        peaks.extend(peak(r, &format!("pricing.peak[{index}]"), zone));
+    }
+    let strategy = super::or_default(r, "pricing.strategy", Strategy::default(), |r, path| {
+        r.word(path, &[Strategy::Fixed, Strategy::Adaptive])
+    });
+    Pricing { strategy, peaks, power: power(r) }
+}
+
+fn peak(r: &mut Reader, path: &str, zone: &Zone) -> Option<Peak> {
+    let window = availability::window(r, path);
+    let field = format!("{path}.factor");
+    let factor = r.text(&field).map(|text| text.parse::<Factor>());
+    match &factor {
+        Some(Err(error)) => r.error(&field, error.to_string(), None),
+        None if !r.has(&field) => r.error(path, "a peak needs its factor", Some("e.g. factor = \"1.4\"")),
+        _ => {}
+    }
+    let when = Calendar::new(zone.clone(), vec![window?], Vec::new()).ok()?;
+    Some(Peak { when, factor: factor?.ok()? })
+}
+
+fn power(r: &mut Reader) -> Option<Power> {
+    let price = r.parse_field("pricing.power.price");
+    let per_core = r.parse_field("pricing.power.per_core");
+    let never_below = r.boolean("pricing.power.never_below").unwrap_or(false);
+    if r.has("pricing.power") && !r.has("pricing.power.price") {
+        r.error("pricing.power", "power needs its price", Some("e.g. power = { price = \"0.31 CR/kWh\" }"));
+    }
+    Some(Power { price: price?, per_core, never_below })
 }
 
 fn rate(r: &mut Reader, path: &str, default: Rate) -> Rate {

@@ -1,3 +1,6 @@
+use souk_matcher::{calendar::AtWindowEnd, price::Strategy};
+use souk_protocol::Timestamp;
+
 use super::*;
 
 /// The example of the interface, whole.
@@ -77,6 +80,20 @@ fn the_example_of_the_interface_is_read_whole() {
     assert_eq!(config.ask.memory_gb.to_string(), "0.001500 CR/h");
     assert_eq!(config.runtimes, [Runtime::Wasm, Runtime::Oci]);
     assert_eq!(config.max_duration, Millis::from_hours(12));
+    let available = &config.availability;
+    assert_eq!((available.at_window_end, available.notice), (AtWindowEnd::Checkpoint, Millis::from_mins(15)));
+    let calendar = &available.calendar;
+    assert_eq!(calendar.zone().name(), "Europe/Berlin");
+    let at = |text: &str| text.parse::<Timestamp>().unwrap();
+    assert_eq!(calendar.open_until(at("2026-06-05T20:00:00Z")), Some(at("2026-06-07T22:00:00Z")));
+    assert_eq!(calendar.next_open(at("2026-12-24T12:00:00Z")), Some(at("2026-12-28T21:00:00Z")));
+    let pricing = &config.pricing;
+    assert_eq!(pricing.strategy, Strategy::Adaptive);
+    assert_eq!(pricing.peak_at(at("2026-06-01T07:00:00Z")).to_string(), "1.4");
+    assert_eq!(pricing.peak_at(at("2026-06-01T16:00:00Z")).to_string(), "1");
+    let power = pricing.power.unwrap();
+    assert!(power.never_below && power.per_core.is_none());
+    assert_eq!(power.core().to_string(), "0.003100 CR/h", "10 W a core, an estimate");
     assert_eq!(config.api, "127.0.0.1:4478".parse().unwrap());
 }
 
@@ -168,13 +185,39 @@ fn times_zones_and_days_of_the_calendar_are_judged() {
         "timezone = \"UTC\"\nwindows = [{ days = \"mon\", from = \"08:00\" }]",
         "timezone = \"UTC\"\nwindows = [{ from = \"08:00\", to = \"09:00\" }]",
         "timezone = \"UTC\"\nwindows = \"mon\"",
-        "except = [\"2026-02-30\"]",
-        "except = [\"2026-12-27..2026-12-24\"]",
+        "except = [\"2026-12-24\"]",
+        "timezone = \"UTC\"\nexcept = [\"2026-02-30\"]",
+        "timezone = \"UTC\"\nexcept = [\"2026-12-27..2026-12-24\"]",
         "require_idle = 15",
         "at_window_end = \"explode\"",
     ] {
         assert!(with(line).is_err(), "{line}");
     }
+}
+
+#[test]
+fn peaks_and_power_are_judged() {
+    let with = |line: &str| parse(&format!("version = 1\n[availability]\ntimezone = \"UTC\"\n[pricing]\n{line}\n"));
+    let config =
+        with("peak = [{ days = \"sun\", factor = \"0.5\" }]\npower = { price = \"1 CR/kWh\", per_core = \"8W\" }");
+    let pricing = config.unwrap().pricing;
+    assert_eq!(pricing.peak_at("2026-06-07T12:00:00Z".parse().unwrap()).to_string(), "0.5");
+    let power = pricing.power.unwrap();
+    assert_eq!((power.core().to_string(), power.never_below), ("0.008000 CR/h".to_owned(), false));
+    for line in [
+        "peak = [{ days = \"sun\" }]",
+        "peak = [{ factor = \"1.4\" }]",
+        "peak = [{ days = \"sun\", factor = \"0\" }]",
+        "peak = [{ days = \"sun\", factor = 1.4 }]",
+        "strategy = \"greedy\"",
+        "power = { never_below = true }",
+        "power = { price = \"0.31 CR/h\" }",
+        "power = { price = \"0.31 CR/kWh\", per_core = 10 }",
+    ] {
+        assert!(with(line).is_err(), "{line}");
+    }
+    let zoneless = parse("version = 1\n[pricing]\npeak = [{ days = \"sun\", factor = \"2\" }]\n").unwrap_err();
+    assert!(zoneless[0].contains("need a time zone"), "{zoneless:?}");
 }
 
 #[test]

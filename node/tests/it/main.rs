@@ -12,4 +12,5 @@ mod json;
 mod live;
 mod market;
 mod output;
+mod owner;
 mod receipt;
