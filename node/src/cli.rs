@@ -22,6 +22,7 @@ mod printer;
 mod run;
 mod session;
 mod signal;
+mod sim;
 mod start;
 mod status;
 mod store;
@@ -110,6 +111,9 @@ enum Command {
     /// Check the store.
     #[command(subcommand)]
     Store(store::StoreCommand),
+    /// The market at scale, simulated on this machine.
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// The node's key.
     #[command(subcommand)]
     Key(key::KeyCommand),
@@ -160,6 +164,7 @@ fn execute(cli: Cli, printer: Printer) -> Result<Exit, CliError> {
             return Ok(Exit::DONE);
         }
         Command::Version => return version(&printer),
+        Command::Sim(command) => return sim::run(&printer, &command),
         _ => {}
     }
     let home = Home::new(cli.shared.home.as_deref())?;
@@ -226,7 +231,7 @@ async fn dispatch(context: &Context, command: Command) -> Result<Exit, CliError>
         Command::Store(command) => store::run(context, command).await,
         Command::Key(command) => key::run(context, &command),
         Command::Config(command) => config::run(context, &command),
-        Command::Completion { .. } | Command::Version => Ok(Exit::DONE),
+        Command::Completion { .. } | Command::Sim(_) | Command::Version => Ok(Exit::DONE),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The figures of an outcome: what a table and a report show.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use souk_protocol::{Credits, Rate};
 
 use crate::{
     outcome::{End, Outcome},
@@ -8,8 +9,8 @@ use crate::{
     time::Micros,
 };
 
-/// Figures of one policy on one plan. Shares are in millionths, times in milliseconds, amounts in millionths of a credit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// Figures of one policy on one plan. Shares are in millionths, times in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Jobs that succeeded, of those that were submitted and not cancelled.
     pub fill_rate: u64,
@@ -26,11 +27,11 @@ pub struct Figures {
     /// Jobs that never started.
     pub unstarted: u64,
     /// Mean cost of a job that succeeded.
-    pub cost_per_job: u64,
+    pub cost_per_job: Credits,
     /// Mean price of a core for an hour of useful work.
-    pub cost_per_core_hour: u64,
+    pub cost_per_core_hour: Rate,
     /// Income of all providers.
-    pub income: u64,
+    pub income: Credits,
     /// Providers that earned anything.
     pub earners: u64,
     /// How unequal their income is: the Gini coefficient over all providers.
@@ -73,9 +74,9 @@ impl Figures {
             wait_p50_ms: quantile(&waits, 50),
             wait_p95_ms: quantile(&waits, 95),
             unstarted: jobs().filter(|(_, job)| job.started.is_none()).count() as u64,
-            cost_per_job: cost.checked_div(count).unwrap_or(0),
-            cost_per_core_hour: narrow((income * CORE_HOUR).checked_div(useful).unwrap_or(0)),
-            income: narrow(income),
+            cost_per_job: Credits(cost.checked_div(count).unwrap_or(0)),
+            cost_per_core_hour: Rate(narrow((income * CORE_HOUR).checked_div(useful).unwrap_or(0))),
+            income: Credits(narrow(income)),
             earners: incomes.iter().filter(|income| **income > 0).count() as u64,
             gini: gini(&incomes),
             repeated: share(u128::from(attempts.saturating_sub(tasks_done)), u128::from(attempts)),

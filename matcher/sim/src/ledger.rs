@@ -51,6 +51,8 @@ pub(crate) struct Ledger {
     forgotten: Forgotten,
     violations: Vec<Violation>,
     checks: u64,
+    /// Tasks that are done.
+    done: u64,
 }
 
 /// What a statement is about: the lease, who states, the kind, and the rest of the key.
@@ -158,6 +160,7 @@ impl Ledger {
             forgotten: Forgotten::default(),
             violations: Vec::new(),
             checks: 0,
+            done: 0,
         }
     }
 
@@ -224,6 +227,12 @@ impl Ledger {
     fn spent_on(&self, facts: &JobFacts) -> u64 {
         let leases = facts.leases.iter().filter_map(|lease| self.leases.get(lease));
         leases.fold(facts.spent, |sum, lease| sum.saturating_add(lease.vouchered()))
+    }
+
+    /// Tasks that are done.
+    #[must_use]
+    pub(crate) const fn done(&self) -> u64 {
+        self.done
     }
 
     /// Tasks of jobs that have not ended and are not done.
@@ -391,6 +400,7 @@ impl Ledger {
         // What a job that is over has no use for is paid for and not brought home.
         let wanted = job_facts.ended.is_none();
         if verdict == Verdict::Done {
+            self.done += 1;
             let outcome = invariant::one_done(job_facts.done.insert(key, attempt).as_ref(), &attempt);
             self.check(at, outcome);
         }

@@ -48,10 +48,12 @@ mod facts;
 mod rest;
 mod tally;
 mod trace;
+mod trial;
 mod world;
 
 pub mod invariant;
 mod ledger;
+mod page;
 mod report;
 pub mod study;
 
@@ -63,6 +65,7 @@ pub use keys::Table;
 pub use ledger::Violation;
 pub use library::{Entry, LIBRARY, find};
 pub use outcome::{End, JobOutcome, MachineOutcome, Moment, Outcome};
+pub use page::html;
 pub use plan::{Conduct, Machine, Plan, PlannedJob};
 pub use random::MILLION;
 pub use region::Regions;
@@ -71,6 +74,8 @@ pub use scenario::{
     Broken, CutSide, Discovery, Engine, Faults, Latency, Mixed, PlannedCut, RecordKind, Scenario, Workload,
 };
 pub use time::Micros;
+pub use trial::{Invariants, Point, PolicyResult, Trial, trial};
+pub use world::Progress;
 
 /// Runs a scenario. The same seed gives the same report, to the bit.
 #[must_use]
@@ -81,4 +86,11 @@ pub fn run(seed: u64, scenario: &Scenario) -> Report {
 /// Like [`run`], and tells `trace` everything that happens, a line each.
 pub fn run_traced(seed: u64, scenario: &Scenario, trace: &mut dyn FnMut(&str)) -> Report {
     world::World::new(seed, scenario, Some(trace)).run()
+}
+
+/// Like [`run`], and tells `watcher` every so often how far it is.
+pub fn run_watched(seed: u64, scenario: &Scenario, watcher: &mut dyn FnMut(Progress)) -> Report {
+    let mut world = world::World::new(seed, scenario, None);
+    world.watcher = Some(watcher);
+    world.run()
 }

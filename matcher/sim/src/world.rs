@@ -37,6 +37,18 @@ const MAX_SPINS: u32 = 50;
 /// How often a node asks another for the offers it knows.
 const EXCHANGE: (Micros, Micros) = (Micros::millis(20_000), Micros::millis(40_000));
 
+/// Events between two words to the watcher.
+const WATCH_EVERY: u64 = 4_096;
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time.
+    pub now: Micros,
+    /// Tasks that are done.
+    pub tasks_done: u64,
+}
+
 /// Something that happens.
 pub(crate) enum Happening {
     /// A message arrives, on its connection or, a late second one, in spite of everything.
@@ -108,6 +120,8 @@ pub(crate) struct World<'a> {
     pub(crate) rest_since: Option<Micros>,
     pub(crate) log: blake3::Hasher,
     trace: Option<&'a mut dyn FnMut(&str)>,
+    /// Told every so often how far the run is.
+    pub(crate) watcher: Option<&'a mut dyn FnMut(Progress)>,
     /// Notes for whoever measures.
     pub(crate) facts: Option<&'a mut Facts>,
 }
@@ -164,6 +178,7 @@ impl<'a> World<'a> {
             rest_since: None,
             log: blake3::Hasher::new(),
             trace,
+            watcher: None,
             facts: None,
         };
         for (at, fault) in faults::cuts(seed, scenario, &world.network) {
@@ -214,6 +229,11 @@ impl<'a> World<'a> {
             }
             self.now = at;
             self.report.events += 1;
+            if self.report.events.is_multiple_of(WATCH_EVERY)
+                && let Some(watcher) = &mut self.watcher
+            {
+                watcher(Progress { now: at, tasks_done: self.ledger.done() });
+            }
             self.happen(happening);
         }
         self.finish()

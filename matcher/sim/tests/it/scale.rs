@@ -2,7 +2,7 @@
 
 use std::{env, sync::Arc, time::Instant};
 
-use souk_sim::{Report, ScenarioFile, find, run, run_traced};
+use souk_sim::{Report, ScenarioFile, Trial, find, html, run, run_traced, trial};
 
 fn report(name: &str, nodes: usize, seed: u64) -> Report {
     let file = ScenarioFile::parse(find(name).unwrap().text).unwrap().with_nodes(nodes).unwrap();
@@ -31,4 +31,38 @@ fn a_scenario_of_the_library_as_large_as_asked_for() {
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned();
     eprintln!("{report}{:?} {peak}", started.elapsed());
     assert!(report.holds());
+}
+
+#[test]
+fn a_small_version_of_the_largest_scenario_holds_and_gives_the_same_bytes_again() {
+    let file = ScenarioFile::parse(find("scale-100k").unwrap().text).unwrap().with_nodes(1_000).unwrap();
+    let mut told = 0;
+    let (first, report) = trial(&file, 7, &mut |progress| {
+        assert!(progress.tasks_done >= told);
+        told = progress.tasks_done;
+    });
+    assert!(report.holds(), "{report}");
+    assert_eq!((first.nodes, first.tasks), (1_000, 10_000));
+    assert!(told > 9_000, "{told}");
+    let souk = &first.policies["souk"];
+    assert!(souk.figures.fill_rate > 980_000 && souk.figures.tasks_done > 9_900, "{:?}", souk.figures);
+    assert!(first.departures > 50 && first.connections.1 > 0, "{first:?}");
+    let (again, _) = trial(&file, 7, &mut |_| {});
+    let bytes = |trial: &Trial| serde_json::to_vec(trial).unwrap();
+    assert_eq!(bytes(&first), bytes(&again));
+    assert_eq!(html(std::slice::from_ref(&first)), html(&[again]));
+    let (other, _) = trial(&file, 8, &mut |_| {});
+    assert_ne!(first.digest, other.digest);
+    assert!(html(&[first]).contains("simulated (seed 7, model: 1000 nodes in 4 regions"));
+}
+
+#[test]
+fn every_scenario_of_the_library_holds_when_it_is_small() {
+    for (name, nodes) in [("calm", 30), ("crowded", 16), ("partition", 30), ("owners-return", 30)] {
+        let file = ScenarioFile::parse(find(name).unwrap().text).unwrap().with_nodes(nodes).unwrap();
+        let (trial, report) = trial(&file, 1, &mut |_| {});
+        assert!(report.holds(), "{report}");
+        let figures = trial.policies["souk"].figures;
+        assert!(figures.fill_rate > 500_000, "{name}: {figures:?}");
+    }
 }
