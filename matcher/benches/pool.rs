@@ -195,6 +195,7 @@ fn verify(count: u32) {
             provider: row.provider,
             rate: row.rate,
             slots: row.slots,
+            ready_in: Millis::ZERO,
             issued: NOW,
             valid_until: row.valid_until,
         };

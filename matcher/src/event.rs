@@ -83,6 +83,8 @@ pub struct Policy {
     pub standing: bool,
     /// Longest attempt accepted.
     pub max_duration: Millis,
+    /// Longest warning before preemption that is granted: the owner waits so long for its own machine.
+    pub notice: Millis,
     /// Most a stranger may owe.
     pub stranger_limit: Credits,
     /// Most all strangers together may owe.
@@ -177,6 +179,11 @@ pub enum Event {
     },
     /// Stop selling: leases end as their attempts do, no new ones.
     Drain,
+    /// The owner wants its machine, now: preemptible work is stopped after the notice it was promised, other work but
+    /// gold ends as its attempts do, and nothing is sold until [`Event::Resume`]. Durable.
+    Pause,
+    /// The owner sells again.
+    Resume,
 
     // Books
     /// The owner's own limit for a peer, in place of the stranger's.
@@ -513,6 +520,15 @@ pub enum Notice {
         renter: NodeId,
         /// Why.
         reason: Reason,
+    },
+    /// The provider will stop what runs on a lease (renter), or this node will (provider).
+    Preempting {
+        /// This node's side.
+        side: Party,
+        /// Which.
+        lease: LeaseId,
+        /// What still runs then is stopped.
+        stop_in: Millis,
     },
     /// A peer's clock is off by more than the network allows.
     ClockSkew {

@@ -126,6 +126,11 @@ pub fn misses(offer: &Offer, demand: &Demand<'_>, known: &Known, now: Timestamp)
         let text = format!("attempts of up to {}", terms.timeout);
         misses.push(Miss::hard("duration", text, format!("longest {}", offer.max_duration), over.0));
     }
+    if terms.preemptible && terms.tier != Tier::Gold && offer.notice < terms.notice {
+        let short = terms.notice.saturating_sub(offer.notice);
+        let text = format!("a notice of {} before preemption", terms.notice);
+        misses.push(Miss::hard("notice", text, format!("longest {}", offer.notice), short.0));
+    }
     match ask(offer, need) {
         Some(rate) => {
             misses.extend(money(rate, demand));
@@ -149,6 +154,11 @@ pub fn bid(bid: &Bid, demand: &Demand<'_>, known: &Known, now: Timestamp) -> Res
     }
     if bid.slots == 0 {
         misses.push(Miss::hard("no-capacity", "at least one slot", "0 slots", 1));
+    }
+    if let Some(within) = demand.sla.start_within.filter(|within| bid.ready_in > *within) {
+        let text = format!("a start within {within}");
+        let late = bid.ready_in.saturating_sub(within);
+        misses.push(Miss::hard("start-within", text, format!("ready in {}", bid.ready_in), late.0));
     }
     misses.extend(money(bid.rate, demand));
     misses.extend(measured(&bid.provider, demand, known));

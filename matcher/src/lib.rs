@@ -50,6 +50,7 @@ mod job;
 pub mod pool;
 pub mod rank;
 mod renter;
+pub mod schedule;
 
 pub mod invariant;
 
@@ -65,7 +66,10 @@ pub use books::{
 };
 pub use channel::{Channel, Heard};
 pub use context::Keys;
-pub use desk::{BID_BEYOND, Desk, MAX_BIDS, MAX_OFFERS, MAX_OFFLINE, MAX_RETENTION, OwnBid, Quote, Refusal, Wanted};
+pub use desk::{
+    Asked, BID_BEYOND, Board, Claim, Desk, FETCH_SLACK, MAX_AHEAD, MAX_BIDS, MAX_OFFERS, MAX_OFFLINE, MAX_RETENTION,
+    OwnBid, Place, Quote, Refusal, STRANGERS_PART, Standing, Wanted, may_stop, reach,
+};
 pub use event::{
     AuctionReport, Event, JobState, Keep, LeaseView, Notice, Now, Outcome, Output, Policy, Reason, Settings, TaskState,
     Token,

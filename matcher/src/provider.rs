@@ -6,7 +6,7 @@
 //!             └─────────────────────────────────────┴──────────────────────────┴──────────> one-sided close
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use souk_protocol::{
     Announcement, AttemptId, Award, Balance, Capacity, Credits, JobId, LeaseEnd, LeaseFrame, LeaseId, List, Lost,
@@ -28,6 +28,7 @@ mod end;
 mod lease;
 mod offer;
 mod outbid;
+mod preempt;
 mod replay;
 mod time;
 mod work;
@@ -52,6 +53,18 @@ pub struct Provider {
     offers: Offers,
     outbids: Outbids,
     draining: bool,
+    /// The owner uses its machine itself.
+    paused: bool,
+    /// The journal is replayed; before that nothing is decided.
+    recovered: bool,
+    /// The schedule of a replayed journal is still to be made: that takes the clock and the owner's terms.
+    unplanned: bool,
+    /// Somebody for whom others had to go has gone before.
+    replan: bool,
+    /// Leases that have not begun.
+    waiting: BTreeSet<LeaseId>,
+    /// Leases accepted so far.
+    accepted: u64,
 }
 
 /// How a lease of this node as provider stands.
@@ -59,6 +72,8 @@ pub struct Provider {
 pub enum LeaseState {
     /// It takes tasks.
     Open,
+    /// Its slots are promised from a later time on.
+    Waiting,
     /// The renter has been silent for longer than the network's `unknown_after`, or not been heard since a restart.
     Unknown,
     /// No new tasks; what runs ends, what is delivered is settled.
@@ -157,7 +172,8 @@ impl Provider {
     pub(crate) fn policy(&mut self, policy: Policy, cx: &mut Context<'_>) {
         cx.books.limit(policy.stranger_limit, policy.strangers_limit);
         self.desk.set_policy(policy);
-        self.offers.announce(&mut self.desk, self.draining, cx);
+        preempt::shrink(self, cx);
+        self.tell_offer(cx);
     }
 
     pub(crate) fn announce(&mut self, announcement: Verified<Announcement>, cx: &mut Context<'_>) {
@@ -186,7 +202,7 @@ impl Provider {
         } else {
             self.closed.frame(from, frame, cx);
         }
-        self.offers.refresh(&mut self.desk, self.draining, cx);
+        self.refresh(cx);
     }
 
     pub(crate) fn knows(&self, lease: &LeaseId) -> bool {
@@ -202,9 +218,12 @@ impl Provider {
 
     pub(crate) fn ended(&mut self, attempt: AttemptId, outcome: Outcome, cx: &mut Context<'_>) {
         if let Some(lease) = self.leases.get_mut(&attempt.lease) {
+            if matches!(lease.attempts.get(&attempt), Some(Attempt::Running { .. })) {
+                self.desk.observe(&lease.award.terms, outcome.end, outcome.run);
+            }
             work::ended(lease, attempt, outcome, cx);
             self.after(&attempt.lease, cx);
-            self.offers.refresh(&mut self.desk, self.draining, cx);
+            self.refresh(cx);
         }
     }
 
@@ -224,7 +243,42 @@ impl Provider {
                 self.after(&id, cx);
             }
         }
-        self.offers.announce(&mut self.desk, true, cx);
+        self.tell_offer(cx);
+    }
+
+    pub(crate) fn pause(&mut self, paused: bool, cx: &mut Context<'_>) {
+        if self.paused == paused {
+            return;
+        }
+        self.paused = paused;
+        cx.persist(Record::Selling { paused }, Vec::new());
+        if paused {
+            preempt::reclaim(self, cx);
+        }
+        self.tell_offer(cx);
+    }
+
+    fn insert(&mut self, mut lease: Lease) {
+        self.accepted = self.accepted.saturating_add(1);
+        lease.order = self.accepted;
+        self.leases.insert(lease.id(), lease);
+    }
+
+    /// Whether nothing is sold now.
+    const fn is_closed(&self) -> bool {
+        self.draining || self.paused
+    }
+
+    /// Tells the network what is on sale, now.
+    fn tell_offer(&mut self, cx: &mut Context<'_>) {
+        let closed = self.is_closed();
+        self.offers.announce(&mut self.desk, closed, cx);
+    }
+
+    /// Tells it if that is due.
+    fn refresh(&mut self, cx: &mut Context<'_>) {
+        let closed = self.is_closed();
+        self.offers.refresh(&mut self.desk, closed, cx);
     }
 
     /// Starts what may start on a lease, and ends it as far as it has come to its end.
@@ -232,6 +286,10 @@ impl Provider {
         let Some(lease) = self.leases.get_mut(id) else { return };
         work::fill(lease, cx);
         end::advance(self, id, cx);
+        preempt::begin_waiting(self, cx);
+        if std::mem::take(&mut self.replan) {
+            preempt::let_stay(self, cx);
+        }
         if let Some(lease) = self.leases.get_mut(id) {
             lease.due = time::due(lease, cx.settings);
         }
@@ -247,6 +305,22 @@ impl Provider {
     #[must_use]
     pub const fn is_draining(&self) -> bool {
         self.draining
+    }
+
+    /// Whether the owner uses its machine itself.
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether the schedule of a replayed journal has been made.
+    pub(crate) const fn is_planned(&self) -> bool {
+        self.recovered && !self.unplanned
+    }
+
+    /// A lease that will not be gone when it has to be, though nobody is late.
+    pub(crate) fn outstays(&self, now: Millis) -> Option<(LeaseId, Millis)> {
+        self.leases.values().find_map(|lease| preempt::outstays(lease, now))
     }
 
     /// What is on sale, taken and free.
@@ -317,6 +391,7 @@ fn view(lease: &Lease, now: Millis, unknown_after: Millis) -> ProviderLease {
         _ if lease.lapsed.is_some() => LeaseState::Lapsed,
         Phase::Ending { end, .. } => LeaseState::Ending(*end),
         Phase::Drafted { receipt, .. } => LeaseState::Drafted(receipt.end),
+        Phase::Open if lease.begins.is_some() => LeaseState::Waiting,
         Phase::Open if now.saturating_sub(lease.heard) >= unknown_after => LeaseState::Unknown,
         Phase::Open => LeaseState::Open,
     };

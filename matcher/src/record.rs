@@ -135,6 +135,11 @@ pub enum Record {
         /// Which side ended it.
         by: Party,
     },
+    /// Provider: the owner took its machine, or gave it back.
+    Selling {
+        /// Whether nothing is sold.
+        paused: bool,
+    },
 }
 
 /// What a result counts for.

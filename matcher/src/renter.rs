@@ -12,8 +12,8 @@ use std::{
 };
 
 use souk_protocol::{
-    AttemptEnd, AttemptId, Hash, JobId, JobSpec, LeaseEnd, LeaseId, Millis, NodeId, Offer, Party, RetryOn, Timestamp,
-    Verified, Verify,
+    AttemptEnd, AttemptId, Hash, JobId, JobSpec, LeaseEnd, LeaseId, Millis, Mode, NodeId, Offer, Party, RetryOn, Tier,
+    Timestamp, Verified, Verify,
 };
 
 use crate::{
@@ -104,6 +104,8 @@ struct Placing {
     nothing_since: Option<Millis>,
     /// Whether somebody would do, had it room.
     full: bool,
+    /// When the slots of the open table were asked for, if not at once.
+    start_at: Option<Timestamp>,
     /// Given up if nothing has started by then.
     start_by: Option<Millis>,
     /// Given up then.
@@ -115,9 +117,15 @@ impl Placing {
         let left = |at: Timestamp| at.saturating_since(now.wall);
         let sla = &job.spec().sla;
         // A wall clock that was set back since the job was submitted does not make it wait any longer than it said.
-        let start = |within: Millis| left(job.submitted().saturating_add(within)).min(within);
+        let start = |within: Millis| match sla.start_at {
+            Some(at) => left(at.saturating_add(within)),
+            None => left(job.submitted().saturating_add(within)).min(within),
+        };
+        // What cannot be reserved is sought when it is to start.
+        let waits = sla.start_at.filter(|_| !reserves(job.spec()));
         Self {
             backoff: BACKOFF_FIRST,
+            quiet_until: waits.map(|at| now.mono.saturating_add(left(at))),
             start_by: sla.start_within.map(|within| now.mono.saturating_add(start(within))),
             deadline: sla.deadline.map(|at| now.mono.saturating_add(left(at))),
             ..Self::default()
@@ -430,6 +438,11 @@ fn not_available(spec: &JobSpec) -> Option<Reason> {
     };
     let what = what.or_else(|| spec.array.tasks.is_empty().then(|| "a job without tasks".to_owned()));
     what.map(|what| reason("not-available", format!("not available yet: {what}"), 1, None))
+}
+
+/// Whether slots are reserved ahead: gold by bid. A standing ask is for slots that are free now.
+fn reserves(spec: &JobSpec) -> bool {
+    spec.sla.start_at.is_some() && spec.terms.tier == Tier::Gold && spec.market.mode != Mode::Ask
 }
 
 /// Whether the spec wants a second attempt at what was lost.

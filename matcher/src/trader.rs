@@ -114,6 +114,8 @@ impl Trader {
             Event::Ended { attempt, outcome } => self.provider.ended(attempt, outcome, &mut cx),
             Event::Samples { attempt, samples } => self.provider.samples(attempt, samples, &mut cx),
             Event::Drain => self.provider.drain(&mut cx),
+            Event::Pause => self.provider.pause(true, &mut cx),
+            Event::Resume => self.provider.pause(false, &mut cx),
             Event::Trust { peer, limit } => {
                 let record = Record::Trust { peer, limit };
                 cx.books.trust(peer, limit);

@@ -238,6 +238,7 @@ fn market(file: &JobFile) -> Market {
 fn sla(file: &JobFile) -> Sla {
     Sla {
         start_within: file.sla.start_within,
+        start_at: file.sla.start_at,
         deadline: file.sla.deadline,
         reliability: file.sla.reliability,
         latency: file.sla.latency,

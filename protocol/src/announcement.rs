@@ -7,7 +7,7 @@ use crate::{
     money::Rate,
     signed::Document,
     terms::{Requirement, Terms},
-    units::{Bytes, Timestamp},
+    units::{Bytes, Millis, Timestamp},
 };
 
 /// A signed call for bids on a job.
@@ -33,6 +33,10 @@ pub struct Announcement {
     pub data: Bytes,
     /// Most a slot may cost, if bounded.
     pub max_rate: Option<Rate>,
+    /// When the slots are wanted, if not at once: capacity reserved for then.
+    pub start_at: Option<Timestamp>,
+    /// Longest time the slots may take to be ready, on top of that; any, if unbounded.
+    pub start_within: Option<Millis>,
     /// When it was made.
     pub issued: Timestamp,
     /// No bid is read after this.

@@ -36,6 +36,9 @@ pub struct Award {
     pub rate: Rate,
     /// Slots leased.
     pub slots: u32,
+    /// The slots are the renter's from then on: the time of the award, later if the bid takes time to be ready, or the
+    /// start that was asked for.
+    pub start: Timestamp,
     /// When it was made.
     pub issued: Timestamp,
     /// No acceptance after this, by the provider's clock.

@@ -9,7 +9,7 @@ use crate::{
     id::{Hash, NodeId},
     money::Rate,
     signed::Document,
-    units::Timestamp,
+    units::{Millis, Timestamp},
 };
 
 /// A signed price. It holds nothing: capacity is taken at the award.
@@ -23,8 +23,11 @@ pub struct Bid {
     pub provider: NodeId,
     /// Price of one slot.
     pub rate: Rate,
-    /// Slots it could start at once.
+    /// Slots it could start.
     pub slots: u32,
+    /// How long after the award they are ready: zero if they are free, else the notice that whoever holds them is
+    /// given first.
+    pub ready_in: Millis,
     /// When it was made.
     pub issued: Timestamp,
     /// Until when an award is honoured if capacity is there.

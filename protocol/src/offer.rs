@@ -48,6 +48,10 @@ pub struct Offer {
     pub ask: Option<PriceList>,
     /// Longest attempt it accepts.
     pub max_duration: Millis,
+    /// Longest warning before preemption that it grants.
+    pub notice: Millis,
+    /// Preemptions in a million hours of preemptible work, as it has measured them.
+    pub interruptions: u32,
     /// Most a stranger may owe it.
     pub stranger_limit: Credits,
     /// Most all strangers together may owe it.

@@ -116,8 +116,10 @@ pub struct Market {
 /// Service level wished for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sla {
-    /// Give up if nothing has started by then.
+    /// Give up if nothing has started within this time of the submission, or of `start_at`.
     pub start_within: Option<Millis>,
+    /// Start then and not before; gold slots are reserved for it.
+    pub start_at: Option<Timestamp>,
     /// Give up at this time.
     pub deadline: Option<Timestamp>,
     /// Least reliability, in parts per million.

@@ -101,6 +101,7 @@ fn award() -> Award {
         },
         rate: Rate(3_600_000),
         slots: 2,
+        start: Timestamp(900),
         issued: Timestamp(900),
         accept_by: Timestamp(2_900),
     }

@@ -199,8 +199,11 @@ impl World<'_> {
                 lease.slots
             )
         });
+        let now = self.now;
         let Some(node) = self.nodes.get_mut(index) else { return };
+        let (wall, up_since) = (node.wall(now), node.up_since());
         let Some(alive) = &mut node.alive else { return };
+        self.report.reservations += u64::from(self.ledger.lease_begins(now, &lease.lease, wall, up_since));
         let outcome = alive.executor.open(lease, &node.policy.total);
         self.ledger.check(self.now, outcome);
     }
@@ -261,8 +264,11 @@ impl World<'_> {
 
     fn stop_attempt(&mut self, index: NodeIndex, attempt: AttemptId, end: AttemptEnd, grace: Millis) {
         self.tell(|_| format!("{index} stops {attempt} as {end}"));
-        let at = self.now + self.dice.span(Micros(100), Micros::from(grace));
+        let (now, at) = (self.now, self.now + self.dice.span(Micros(100), Micros::from(grace)));
         let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
+        if let (AttemptEnd::Preempted, Some(ran)) = (end, alive.executor.ran(now, &attempt)) {
+            self.report.preemptions += u64::from(self.ledger.preempted(now, &attempt, ran));
+        }
         if let Some(due) = alive.executor.stop(&attempt, end, at) {
             self.push_local(due.at, index, Local::Finish { attempt, turn: due.turn });
         }

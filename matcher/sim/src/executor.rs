@@ -194,6 +194,12 @@ impl Executor {
         self.running.values().filter_map(move |running| Some((self.leases.get(&with_lease(running))?, &running.work)))
     }
 
+    /// How long an attempt that is under way has run so far.
+    #[must_use]
+    pub(crate) fn ran(&self, now: Micros, attempt: &AttemptId) -> Option<Millis> {
+        self.running.get(attempt).map(|running| running.ran(now))
+    }
+
     /// The attempts that are under way, and how long each has run so far.
     #[must_use]
     pub(crate) fn attempts(&self, now: Micros) -> Vec<(AttemptId, Millis)> {

@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     Disconnect,
     /// A provider stops selling.
     Drain(NodeIndex),
+    /// An owner takes its machine, or gives it back.
+    Pause(NodeIndex, bool),
     /// A provider changes its terms.
     Policy(NodeIndex, u64),
     /// A wall clock jumps, by so many milliseconds.
@@ -95,6 +97,12 @@ pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
     }
     for _ in 0..kinds.drains {
         faults.push((dice.span(Micros(0), until), Fault::Drain(node(&mut dice, first_provider))));
+    }
+    for _ in 0..kinds.owners {
+        let (provider, at) = (node(&mut dice, first_provider), dice.span(Micros(0), until));
+        let back = at + dice.span(Micros::millis(1_000), Micros::millis(40_000));
+        faults.push((at, Fault::Pause(provider, true)));
+        faults.push((back.min(until), Fault::Pause(provider, false)));
     }
     for variant in 0..kinds.policies {
         let provider = node(&mut dice, first_provider);
@@ -170,6 +178,11 @@ impl World<'_> {
             Fault::Drain(node) => {
                 self.tell(|_| format!("{node} drains"));
                 self.tell_node(node, souk_matcher::Event::Drain);
+            }
+            Fault::Pause(node, paused) => {
+                self.tell(|_| format!("{node} is {}", if paused { "taken by its owner" } else { "given back" }));
+                let event = if paused { souk_matcher::Event::Pause } else { souk_matcher::Event::Resume };
+                self.tell_node(node, event);
             }
             Fault::Policy(index, variant) => {
                 let policy = crate::workload::policy(self.seed, self.scenario, index, variant);

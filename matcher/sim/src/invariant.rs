@@ -4,7 +4,9 @@
 use std::{collections::BTreeSet, fmt};
 
 use souk_matcher::LeaseView;
-use souk_protocol::{AttemptId, Billed, Capacity, Credits, Hash, LeaseId, Millis, Rate, Receipt, Voucher, billed_hash};
+use souk_protocol::{
+    AttemptId, Billed, Capacity, Credits, Hash, LeaseId, Millis, Rate, Receipt, Timestamp, Voucher, billed_hash,
+};
 
 /// Names of the invariants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,6 +49,10 @@ pub enum Invariant {
     MessagesFit,
     /// Honest nodes do not blame each other.
     NobodyIsBlamed,
+    /// A lease begins when it was promised to.
+    ReservationsKept,
+    /// What runs is stopped for others only if its terms allow it, and no sooner than its notice says.
+    NoticeKept,
 }
 
 impl Invariant {
@@ -73,6 +79,8 @@ impl Invariant {
             Self::TimersMoveOn => "timers-move-on",
             Self::MessagesFit => "messages-fit",
             Self::NobodyIsBlamed => "nobody-is-blamed",
+            Self::ReservationsKept => "reservations-kept",
+            Self::NoticeKept => "notice-kept",
         }
     }
 }
@@ -302,6 +310,37 @@ pub fn receipt_is_true(
     };
     check(Invariant::ReceiptsAreTrue, false, || format!("receipt of {:?}: {problem}", receipt.lease))
 }
+
+/// A lease begins at the time it was promised, by its provider's clock, or as soon as that was up again.
+///
+/// # Errors
+/// [`Invariant::ReservationsKept`].
+pub fn reservation_kept(
+    lease: &LeaseId,
+    promised: Timestamp,
+    begins: Timestamp,
+    up_since: Timestamp,
+) -> Result<(), Fault> {
+    let due = promised.max(up_since);
+    let late = begins.saturating_since(due);
+    let holds = begins.saturating_add(CLOCK_ROUNDING) >= promised && late <= CLOCK_ROUNDING;
+    check(Invariant::ReservationsKept, holds, || format!("{lease:?} was promised for {promised}, begins {begins}"))
+}
+
+/// What has run for a while is stopped as preempted only under terms that allow it, and as long after its notice as
+/// they say.
+///
+/// # Errors
+/// [`Invariant::NoticeKept`].
+pub fn notice_kept(attempt: &AttemptId, may_stop: bool, promised: Millis, given: Option<Millis>) -> Result<(), Fault> {
+    let holds = may_stop && given.is_some_and(|given| given.0.saturating_add(CLOCK_ROUNDING.0) >= promised.0);
+    check(Invariant::NoticeKept, holds, || {
+        format!("{attempt} is stopped, allowed {may_stop}, notice {promised}, given {}", show(given.as_ref()))
+    })
+}
+
+/// Clocks of nodes count milliseconds, the world microseconds.
+const CLOCK_ROUNDING: Millis = Millis(5);
 
 fn show(value: Option<&impl fmt::Debug>) -> String {
     value.map_or_else(|| "nothing".to_owned(), |value| format!("{value:?}"))

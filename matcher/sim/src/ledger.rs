@@ -11,8 +11,8 @@ use std::{
 
 use souk_matcher::{JobState, Record, Verdict};
 use souk_protocol::{
-    AttemptEnd, AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseId, Message, Millis, NodeId, Party,
-    Rate, Receipt, Signed, TaskResult, Voucher, codec,
+    AttemptEnd, AttemptId, Billed, Control, Credits, Hash, JobId, JobSpec, LeaseEnd, LeaseId, Message, Millis, NodeId,
+    Party, Rate, Receipt, Signed, TaskResult, Timestamp, Voucher, codec,
 };
 
 use crate::{
@@ -49,6 +49,8 @@ pub(crate) struct Ledger {
     /// Whether what is over on all sides is checked and forgotten.
     forgets: bool,
     forgotten: Forgotten,
+    /// When notice of preemption was given first, by lease: perhaps before its acceptance is durable.
+    notices: BTreeMap<LeaseId, Micros>,
     violations: Vec<Violation>,
     checks: u64,
     /// Tasks that are done.
@@ -97,6 +99,12 @@ struct LeaseFacts {
     billed: Vec<Billed>,
     /// Hashes of the vouchers in the renter's journal.
     journaled: BTreeSet<Hash>,
+    /// When it is to begin, if not at once.
+    start: Option<Timestamp>,
+    /// Whether what runs on it may be stopped, and after which notice.
+    notice: (bool, Millis),
+    /// Ended because nothing was paid: then what runs is stopped at once.
+    unpaid: bool,
 }
 
 /// What one side of a lease has in its journal.
@@ -158,6 +166,7 @@ impl Ledger {
             attempts: BTreeMap::new(),
             forgets,
             forgotten: Forgotten::default(),
+            notices: BTreeMap::new(),
             violations: Vec::new(),
             checks: 0,
             done: 0,
@@ -248,6 +257,26 @@ impl Ledger {
         let outcome = invariant::runs_once(&attempt, facts.begun == Some(boot) || facts.delivered);
         facts.begun = Some(boot);
         self.check(at, outcome);
+    }
+
+    /// A lease begins on its machine, which has been up since some time, all by its own clock. Whether it was promised
+    /// for a set time.
+    pub(crate) fn lease_begins(&mut self, at: Micros, lease: &LeaseId, wall: Timestamp, up_since: Timestamp) -> bool {
+        let Some(promised) = self.leases.get(lease).and_then(|facts| facts.start) else { return false };
+        self.check(at, invariant::reservation_kept(lease, promised, wall, up_since));
+        true
+    }
+
+    /// An attempt that has run for so long is stopped for somebody else. Whether it is.
+    pub(crate) fn preempted(&mut self, at: Micros, attempt: &AttemptId, ran: Millis) -> bool {
+        let Some(facts) = self.leases.get(&attempt.lease) else { return false };
+        if ran == Millis(0) || facts.unpaid {
+            return false;
+        }
+        let (may, notice) = facts.notice;
+        let given = self.notices.get(&attempt.lease).map(|noticed| at.since(*noticed).to_millis());
+        self.check(at, invariant::notice_kept(attempt, may, notice, given));
+        true
     }
 
     /// An attempt is over on its machine, after so long.
@@ -359,6 +388,9 @@ impl Ledger {
             provider: Side::default(),
             billed: Vec::new(),
             journaled: BTreeSet::new(),
+            start: (document.start > document.issued).then_some(document.start),
+            notice: (souk_matcher::may_stop(&document.terms), document.terms.notice),
+            unpaid: false,
         });
         let side = if party == Party::Renter { &mut facts.renter } else { &mut facts.provider };
         side.state = SideState::Open;
@@ -548,6 +580,16 @@ impl Ledger {
                 ("voucher", 4, number.unwrap_or_default(), voucher.hash())
             }
             Control::Receipt(receipt) => ("receipt", 5, frame.lease.0.to_vec(), receipt.hash()),
+            Control::Notice { .. } => {
+                self.notices.entry(frame.lease).or_insert(at);
+                return;
+            }
+            Control::End { end: LeaseEnd::Unpaid, .. } => {
+                if let Some(facts) = self.leases.get_mut(&frame.lease) {
+                    facts.unpaid = true;
+                }
+                return;
+            }
             _ => return,
         };
         let Some(key) = once_key(node, kind, key) else { return };

@@ -115,6 +115,11 @@ impl Node {
         Timestamp(EPOCH.0.saturating_add(now.to_millis().0).saturating_add_signed(self.skew))
     }
 
+    /// Since when it has been up, by its wall clock.
+    pub(crate) fn up_since(&self) -> Timestamp {
+        self.wall(self.alive.as_ref().map_or(Micros(0), |alive| alive.since))
+    }
+
     /// Both clocks. A node that is down has no monotonic one.
     pub(crate) fn clocks(&self, now: Micros) -> Now {
         let mono = self.alive.as_ref().map_or(0, |alive| alive.origin + now.since(alive.since).to_millis().0);

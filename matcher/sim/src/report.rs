@@ -48,6 +48,10 @@ pub struct Report {
     pub crashes: u64,
     /// Discharges signed.
     pub discharges: u64,
+    /// Leases that began at the time they were promised for.
+    pub reservations: u64,
+    /// Attempts stopped for somebody else after they had run for a while.
+    pub preemptions: u64,
     /// Jobs that were submitted.
     pub submitted: usize,
     /// Jobs by their end state, as words.
@@ -88,6 +92,8 @@ impl Report {
             heard: vec![0; scenario.nodes],
             crashes: 0,
             discharges: 0,
+            reservations: 0,
+            preemptions: 0,
             submitted: 0,
             jobs: BTreeMap::new(),
             tasks_done: 0,

@@ -142,6 +142,8 @@ pub struct Mixed {
     pub cancelled: u32,
     /// Jobs with a budget, in millionths.
     pub budgeted: u32,
+    /// Jobs of silver and gold, in millionths; half of the gold ones are reserved ahead. Bronze has a notice then.
+    pub tiered: u32,
     /// Jobs are submitted until then.
     pub submit_until: Micros,
 }
@@ -175,6 +177,8 @@ pub struct Faults {
     pub bad_clocks: usize,
     /// Providers that drain for a while.
     pub drains: usize,
+    /// Owners that come home: they take their machine, and give it back later.
+    pub owners: usize,
     /// Changes of a provider's terms. Each time it also trusts some renter with ten times the stranger's limit.
     pub policies: usize,
     /// Wall clocks that jump by up to an hour, for good.
@@ -196,6 +200,7 @@ impl Mixed {
         bad_tasks: 60_000,
         cancelled: 120_000,
         budgeted: 300_000,
+        tiered: 0,
         submit_until: Micros::millis(60_000),
     };
 }
@@ -216,6 +221,7 @@ impl Faults {
         skew: Millis(0),
         bad_clocks: 0,
         drains: 0,
+        owners: 0,
         policies: 0,
         jumps: 0,
         lies: 0,
@@ -283,6 +289,7 @@ impl Scenario {
                 bad_tasks: 0,
                 cancelled: 0,
                 budgeted: 0,
+                tiered: 0,
                 submit_until: Micros::millis(5_000),
             }),
             latency: Latency::Scattered,
@@ -400,6 +407,23 @@ impl Scenario {
             faults: Faults { crashes: 4, cuts: 1, lies: 100_000, deadbeats: 1, silent: 2, jumps: 2, ..market.faults },
             // An attempt of which nothing is heard, though its provider is there, is given up after ten minutes.
             duration: Micros::millis(30_000_000),
+            ..market
+        }
+    }
+
+    /// Few machines, and all tiers want them: reservations, preemption, owners that come home.
+    #[must_use]
+    pub fn tiered() -> Self {
+        let market = Self::market();
+        Self {
+            name: "tiered".to_owned(),
+            nodes: 12,
+            renters: 6,
+            providers: 6,
+            workload: Workload::Mixed(Mixed { jobs: 24, max_tasks: 40, tiered: 600_000, ..Mixed::MARKET }),
+            stranger_limit: Credits::from_credits(1),
+            // A reservation is kept by the wall clock, so none may jump.
+            faults: Faults { crashes: 3, cuts: 1, disconnects: 10, drains: 0, jumps: 0, owners: 4, ..market.faults },
             ..market
         }
     }

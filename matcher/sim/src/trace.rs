@@ -85,6 +85,7 @@ pub(crate) fn record(record: &Record) -> String {
             "close {:?}",
             close.peek().map(|close| (close.lease, close.end, close.vouchered.0, close.claimed.0))
         ),
+        Record::Selling { paused } => format!("paused {paused}"),
         Record::Trust { .. } => "trust".to_owned(),
         Record::Ended { lease, end, by } => format!("ended {lease:?} {end} by {by}"),
         Record::Discharge(discharge) => format!("discharge {:?}", discharge.peek().map(|discharge| discharge.amount.0)),

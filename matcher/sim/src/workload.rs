@@ -105,7 +105,7 @@ fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
             gpu: None,
             regions: List::default(),
         },
-        terms: Terms { tier: planned.tier, ..terms(planned.limit) },
+        terms: Terms { tier: planned.tier, preemptible: planned.tier == Tier::Bronze, ..terms(planned.limit) },
         market: Market {
             max_rate: planned.max_rate,
             budget: planned.budget,
@@ -114,7 +114,14 @@ fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
             allow: Vec::new(),
             deny: Vec::new(),
         },
-        sla: Sla { start_within: planned.start_within, deadline: None, reliability: None, latency: None, loss: None },
+        sla: Sla {
+            start_within: planned.start_within,
+            start_at: None,
+            deadline: None,
+            reliability: None,
+            latency: None,
+            loss: None,
+        },
         retry: Retry {
             attempts: planned.attempts.max(1),
             on: vec![RetryOn::NoCapacity, RetryOn::Preempted, RetryOn::Lost, RetryOn::ProviderFault],
@@ -143,8 +150,11 @@ fn spec(dice: &mut Dice, scenario: &Scenario, mixed: &Mixed, at: Micros, number:
     let timeout = Millis(mixed.longest_task.to_millis().0.saturating_mul(2));
     let budget = dice.chance(mixed.budgeted).then(|| Credits(dice.between(2_000, 60_000)));
     let limits = with_faults && dice.chance(500_000);
+    let (terms, start_at) =
+        if mixed.tiered > 0 { tiered(dice, mixed, at, terms(timeout)) } else { (terms(timeout), None) };
     let sla = Sla {
         start_within: limits.then(|| Millis(dice.between(30_000, 90_000))),
+        start_at,
         deadline: limits.then(|| Timestamp(EPOCH.0 + at.to_millis().0 + dice.between(60_000, 240_000))),
         reliability: None,
         latency: None,
@@ -170,7 +180,7 @@ fn spec(dice: &mut Dice, scenario: &Scenario, mixed: &Mixed, at: Micros, number:
         inputs: Vec::new(),
         outputs: vec![souk_protocol::Output { path: "/out".to_owned(), to: String::new() }],
         requirement: requirement(dice),
-        terms: terms(timeout),
+        terms,
         market: Market {
             max_rate: (with_faults && dice.chance(200_000)).then(|| Rate(dice.between(60_000, 900_000))),
             budget,
@@ -222,6 +232,23 @@ fn terms(timeout: Millis) -> Terms {
     }
 }
 
+/// The terms of a job among those of all tiers, and when it is to start if that is set.
+fn tiered(dice: &mut Dice, mixed: &Mixed, at: Micros, plain: Terms) -> (Terms, Option<Timestamp>) {
+    if !dice.chance(mixed.tiered) {
+        return (Terms { notice: Millis(dice.between(0, 12_000)), ..plain }, None);
+    }
+    let tier = *dice.pick(&[Tier::Silver, Tier::Silver, Tier::Gold]).unwrap_or(&Tier::Silver);
+    let preemptible = tier == Tier::Silver && dice.chance(200_000);
+    let ahead = (tier == Tier::Gold && dice.chance(500_000)).then(|| dice.between(2_000, 60_000));
+    let start = ahead.map(|ahead| Timestamp(EPOCH.0 + at.to_millis().0 + ahead));
+    (Terms { tier, preemptible, notice: Millis(dice.between(0, 20_000)), ..plain }, start)
+}
+
+/// Whether there are jobs of all tiers.
+const fn mixed_tiers(scenario: &Scenario) -> bool {
+    matches!(&scenario.workload, Workload::Mixed(mixed) if mixed.tiered > 0)
+}
+
 /// What a provider sells. `variant` 0 is what it starts with, others are later changes of mind.
 #[must_use]
 pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) -> Policy {
@@ -244,12 +271,13 @@ pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) 
         },
         runtimes: vec![Runtime::Wasm],
         isolation: vec![Isolation::W0],
-        tiers: vec![Tier::Bronze, Tier::Silver],
+        tiers: if mixed_tiers(scenario) { Tier::ALL.to_vec() } else { vec![Tier::Bronze, Tier::Silver] },
         floor: PriceList { cpu: Rate(ask.cpu.0 / 2), memory_gb: Rate(ask.memory_gb.0 / 2) },
         ask,
         // Where nothing goes wrong, nobody may look for asks in vain.
         standing: dice.chance(700_000) || scenario.faults == crate::scenario::Faults::NONE,
         max_duration: Millis(24 * 3_600_000),
+        notice: Millis(600_000),
         stranger_limit: scenario.stranger_limit,
         strangers_limit: scenario.params.credit.strangers,
         deny: Vec::new(),
@@ -308,6 +336,7 @@ fn planned_policy(scenario: &Scenario, node: usize, machine: Option<&Machine>) -
         ask: machine.map_or(nothing, |machine| machine.ask),
         standing: machine.is_some_and(|machine| machine.standing),
         max_duration: Millis(30 * 24 * 3_600_000),
+        notice: Millis(600_000),
         stranger_limit: scenario.stranger_limit,
         strangers_limit: scenario.params.credit.strangers,
         deny: Vec::new(),

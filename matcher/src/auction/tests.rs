@@ -25,6 +25,7 @@ fn bid(auction: &Auction, n: u8, rate: u64) -> Verified<Bid> {
         provider: key(n).id(),
         rate: Rate(rate),
         slots: 1,
+        ready_in: Millis::ZERO,
         issued: call.issued,
         valid_until: call.closes,
     };

@@ -50,6 +50,7 @@ impl Pair {
             terms: terms(),
             rate: RATE,
             slots: 2,
+            start: Timestamp(WALL),
             issued: Timestamp(WALL),
             accept_by: Timestamp(WALL + 2_000),
         };

@@ -42,15 +42,12 @@ pub(super) fn policy(policy: &Policy, wanted: &Wanted<'_>) -> Result<(), Refusal
     Ok(())
 }
 
-/// How many slots are free, at least one.
-pub(super) fn capacity(total: &Capacity, free: &Capacity, need: &Requirement) -> Result<u32, Refusal> {
+/// Whether a slot fits the whole machine.
+pub(super) fn size(total: &Capacity, need: &Requirement) -> Result<(), Refusal> {
     if total.slots(need) == 0 {
         return Err(Refusal::new(DeclineCode::TooLarge, nearest(total, total, need, 1)));
     }
-    match free.slots(need) {
-        0 => Err(Refusal::new(DeclineCode::NoCapacity, nearest(total, free, need, 1))),
-        slots => Ok(slots),
-    }
+    Ok(())
 }
 
 /// Which resource falls short first: `free 2 of 4 cores, asked 3`.

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use souk_protocol::{Isolation, List, Text, Tier};
+use souk_protocol::{Bytes, Isolation, List, MilliCpu, Text, Tier};
 
 use super::*;
 use crate::testing::{policy, slot, terms};
@@ -12,6 +12,19 @@ fn desk() -> Desk {
 
 const RENTER: NodeId = NodeId([2; 32]);
 const PLENTY: Credits = Credits(u64::MAX);
+
+/// So many slots, at once.
+fn now(slots: u32) -> Asked<'static> {
+    Asked { slots, now: Millis(0), start_at: None, within: None, trusted: true, standings: &[] }
+}
+
+/// Places and takes at once, as an award does.
+fn take(desk: &mut Desk, lease: LeaseId, slots: u32) -> Result<(), Refusal> {
+    let (need, terms) = (slot(), terms());
+    let wanted = Wanted { renter: RENTER, requirement: &need, terms: &terms };
+    let place = desk.place(&wanted, &now(slots))?;
+    desk.take(lease, &need, slots, &place)
+}
 
 fn refusal(change: impl FnOnce(&mut Policy, &mut Requirement, &mut Terms)) -> (DeclineCode, String) {
     let (mut policy, mut need, mut terms) = (policy(), slot(), terms());
@@ -26,16 +39,17 @@ fn refusal(change: impl FnOnce(&mut Policy, &mut Requirement, &mut Terms)) -> (D
 fn a_slot_that_fits_is_counted_and_priced() {
     let (need, terms) = (slot(), terms());
     let wanted = Wanted { renter: RENTER, requirement: &need, terms: &terms };
-    assert_eq!(desk().check(&wanted), Ok(4));
-    assert_eq!(desk().quote(&wanted, 9, None, PLENTY), Ok(Quote { rate: Rate(300_000), slots: 4 }));
-    assert_eq!(desk().quote(&wanted, 2, Some(Rate(999_999)), PLENTY), Ok(Quote { rate: Rate(300_000), slots: 2 }));
+    let quote = |slots| Ok(Quote { rate: Rate(300_000), slots, ready_in: Millis(0) });
+    assert_eq!(desk().check(&wanted), Ok(()));
+    assert_eq!(desk().quote(&wanted, &now(9), None, PLENTY), quote(4));
+    assert_eq!(desk().quote(&wanted, &now(2), Some(Rate(999_999)), PLENTY), quote(2));
 }
 
 #[test]
 fn a_cap_between_floor_and_ask_is_met_and_one_below_the_floor_is_not() {
     let (need, terms) = (slot(), terms());
     let wanted = Wanted { renter: RENTER, requirement: &need, terms: &terms };
-    let at = |cap| desk().quote(&wanted, 1, Some(Rate(cap)), PLENTY).map(|quote| quote.rate.0);
+    let at = |cap| desk().quote(&wanted, &now(1), Some(Rate(cap)), PLENTY).map(|quote| quote.rate.0);
     assert_eq!(at(200_000), Ok(200_000));
     assert_eq!(at(150_000), Ok(150_000));
     let refusal = at(149_999).unwrap_err();
@@ -57,8 +71,8 @@ fn a_bid_is_for_no_more_slots_than_the_renter_may_owe_for() {
     let (need, terms) = (slot(), terms());
     let wanted = Wanted { renter: RENTER, requirement: &need, terms: &terms };
     // A minute at 0.30 CR an hour is 0.005 CR.
-    assert_eq!(desk().quote(&wanted, 4, None, Credits(14_999)).map(|quote| quote.slots), Ok(2));
-    let refusal = desk().quote(&wanted, 4, None, Credits(4_999)).unwrap_err();
+    assert_eq!(desk().quote(&wanted, &now(4), None, Credits(14_999)).map(|quote| quote.slots), Ok(2));
+    let refusal = desk().quote(&wanted, &now(4), None, Credits(4_999)).unwrap_err();
     assert_eq!(refusal.code, DeclineCode::NoCredit);
     assert_eq!(refusal.nearest, "you may owe 0.004999 CR more, one attempt of up to 1m costs 0.005000 CR");
 }
@@ -105,12 +119,13 @@ fn a_part_of_a_region_lies_in_it() {
 
 #[test]
 fn capacity_is_taken_once_and_given_back_once() {
-    let (mut desk, need) = (desk(), slot());
+    let mut desk = desk();
     let lease = |n| LeaseId([n; 16]);
-    assert_eq!(desk.take(lease(1), &need, 3), Ok(()));
-    assert_eq!(desk.take(lease(1), &need, 3), Ok(()));
+    assert_eq!(take(&mut desk, lease(1), 3), Ok(()));
+    let place = Place { from: Millis(0), until: OPEN_ENDED, cuts: Vec::new() };
+    assert_eq!(desk.take(lease(1), &slot(), 3, &place), Ok(()));
     assert_eq!(desk.used().cpu, MilliCpu(3_000));
-    let refusal = desk.take(lease(2), &need, 2).unwrap_err();
+    let refusal = take(&mut desk, lease(2), 2).unwrap_err();
     assert_eq!((refusal.code, refusal.nearest.as_str()), (DeclineCode::NoCapacity, "free 1 of 4 cores, asked 2"));
     assert!(desk.release(&lease(1)));
     assert!(!desk.release(&lease(1)));
@@ -121,15 +136,15 @@ fn capacity_is_taken_once_and_given_back_once() {
 /// Case S4: a total lowered below what is leased leaves nothing free, and no underflow.
 #[test]
 fn a_total_lowered_below_what_is_leased_leaves_nothing_free() {
-    let (mut desk, need) = (desk(), slot());
-    desk.take(LeaseId([1; 16]), &need, 3).unwrap();
+    let mut desk = desk();
+    take(&mut desk, LeaseId([1; 16]), 3).unwrap();
     let mut less = policy();
     less.total.cpu = MilliCpu(1_000);
     desk.set_policy(less);
     assert_eq!(desk.free().cpu, MilliCpu(0));
-    assert_eq!(desk.take(LeaseId([2; 16]), &need, 1).unwrap_err().code, DeclineCode::NoCapacity);
+    assert_eq!(take(&mut desk, LeaseId([2; 16]), 1).unwrap_err().code, DeclineCode::NoCapacity);
     desk.release(&LeaseId([1; 16]));
-    assert_eq!(desk.take(LeaseId([2; 16]), &need, 1), Ok(()));
+    assert_eq!(take(&mut desk, LeaseId([2; 16]), 1), Ok(()));
 }
 
 #[test]
@@ -152,6 +167,8 @@ fn bids_are_bounded_and_closed_ones_make_room() {
         terms: terms(),
         rate: Rate(1),
         slots: 1,
+        ready_in: Millis(0),
+        start_at: None,
         valid_until: Timestamp(until),
     };
     let hash = |n: usize| Hash::of(&n.to_le_bytes());
@@ -213,13 +230,14 @@ proptest! {
         steps in proptest::collection::vec((0..6u8, 0..6u32, any::<bool>()), 0..60),
     ) {
         let mut desk = desk();
-        for (lease, slots, take) in steps {
+        for (lease, slots, takes) in steps {
             let id = LeaseId([lease; 16]);
-            if take {
+            if takes {
                 let free = desk.free();
                 let was = desk.taken().any(|(taken, _)| *taken == id);
-                let took = desk.take(id, &slot(), slots).is_ok();
-                prop_assert_eq!(took, was || (free.slots(&slot()) >= slots.max(1)));
+                let took = take(&mut desk, id, slots).is_ok();
+                prop_assert_eq!(took, free.slots(&slot()) >= slots);
+                prop_assert_eq!(desk.taken().any(|(taken, _)| *taken == id), was || took);
             } else {
                 desk.release(&id);
             }

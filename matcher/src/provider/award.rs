@@ -7,12 +7,13 @@ use souk_protocol::{
     NodeId, Signed, Timestamp, Verified, Work,
 };
 
-use super::{MAX_LEASES, Provider, SIDE, lease::Lease, work};
+use super::{MAX_LEASES, Provider, SIDE, lease::Lease, preempt, work};
 use crate::{
     context::Context,
-    desk::{BID_BEYOND, MAX_BIDS, OwnBid, Refusal, Wanted},
+    desk::{Asked, BID_BEYOND, MAX_BIDS, OwnBid, Refusal, Wanted},
     event::{Notice, Output, Reason},
     record::Record,
+    schedule::OPEN_ENDED,
 };
 
 /// Bids whose answer is kept, so that a repeated announcement gets the same one: as many as awards may rest on.
@@ -99,7 +100,16 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
     }
     let wanted = Wanted { renter: call.renter, requirement: &call.requirement, terms: &call.terms };
     cx.books.age(cx.now.wall);
-    let quote = provider.desk.quote(&wanted, call.slots, call.max_rate, cx.books.room(&call.renter))?;
+    let standings = preempt::standings(provider, cx.now.mono);
+    let asked = Asked {
+        slots: call.slots,
+        now: cx.now.mono,
+        start_at: call.start_at.map(|at| preempt::moment(at, cx)),
+        within: call.start_within,
+        trusted: may_reserve(&call.renter, cx),
+        standings: &standings,
+    };
+    let quote = provider.desk.quote(&wanted, &asked, call.max_rate, cx.books.room(&call.renter))?;
     let valid_until = Timestamp(call.closes.0.saturating_add(BID_BEYOND.0));
     let bid = Bid {
         announcement: call.hash(),
@@ -107,6 +117,7 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         provider: cx.me(),
         rate: quote.rate,
         slots: quote.slots,
+        ready_in: quote.ready_in,
         issued: cx.now.wall,
         valid_until,
     };
@@ -119,6 +130,8 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         terms: call.terms,
         rate: quote.rate,
         slots: quote.slots,
+        ready_in: quote.ready_in,
+        start_at: call.start_at,
         valid_until,
     };
     if !provider.desk.remember_bid(signed.hash(), own, cx.now.wall) {
@@ -140,9 +153,17 @@ fn same_time(renter: NodeId, issued: Timestamp, cx: &mut Context<'_>) -> Result<
     Ok(())
 }
 
+/// Whether a renter may reserve the whole machine ahead: in an open network everybody, else those the owner trusts.
+fn may_reserve(renter: &NodeId, cx: &Context<'_>) -> bool {
+    cx.settings.open || cx.books.trusted(renter).is_some()
+}
+
 fn selling(provider: &Provider) -> Result<(), Refusal> {
     if provider.draining {
         return Err(Refusal::new(DeclineCode::Closed, "the node is stopping"));
+    }
+    if provider.paused {
+        return Err(Refusal::new(DeclineCode::Closed, "the owner uses the machine"));
     }
     if provider.leases.len() >= MAX_LEASES {
         return Err(Refusal::new(DeclineCode::NoCapacity, format!("at most {MAX_LEASES} leases are kept")));
@@ -218,12 +239,55 @@ fn accept(
         at: cx.now.wall,
     };
     let accepted = cx.sign(&accepted).ok_or_else(unfit)?;
-    provider.desk.take(award.lease, &award.requirement, award.slots)?;
-    if let Basis::Bid { bid, table: _ } = award.basis {
+    let standings = preempt::standings(provider, cx.now.mono);
+    let asked = Asked {
+        slots: award.slots,
+        now: cx.now.mono,
+        start_at: (award.start > award.issued).then(|| preempt::moment(award.start, cx)),
+        within: None,
+        trusted: true,
+        standings: &standings,
+    };
+    let place = provider.desk.place(&wanted, &asked)?;
+    let basis = award.basis;
+    if asked.start_at.is_some() {
+        provider.desk.book(award.lease, &award.requirement, award.slots, place.from, place.until)?;
+        preempt::cut(provider, &place, cx);
+        wait(provider, award, accepted, work, place.from, cx);
+    } else {
+        provider.desk.take(award.lease, &award.requirement, award.slots, &place)?;
+        open(provider, award, accepted, work, place.until, cx);
+    }
+    if let Basis::Bid { bid, table: _ } = basis {
         provider.desk.close_bid(&bid);
     }
-    open(provider, award, accepted, work, cx);
     Ok(())
+}
+
+/// The lease is agreed, its slots become its own later.
+fn wait(
+    provider: &mut Provider,
+    award: Verified<Award>,
+    accepted: Verified<Accepted>,
+    work: Vec<Work>,
+    from: Millis,
+    cx: &mut Context<'_>,
+) {
+    let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
+    let answer = Control::Accepted(accepted.signed().clone());
+    let id = award.lease;
+    let mut lease = Lease::new(award, accepted, cx.settings.boot, cx.now.mono);
+    lease.begins = Some(from);
+    let mut then = lease.framed(answer, cx.now.mono);
+    then.push(Output::Notify(Notice::Leased { side: SIDE, lease: lease.view() }));
+    cx.persist(record, then);
+    for work in work {
+        work::task(&mut lease, work, cx);
+    }
+    provider.waiting.insert(id);
+    provider.insert(lease);
+    provider.after(&id, cx);
+    provider.refresh(cx);
 }
 
 /// The run starts at once; the signed acceptance follows its sync.
@@ -232,12 +296,14 @@ fn open(
     award: Verified<Award>,
     accepted: Verified<Accepted>,
     work: Vec<Work>,
+    until: Millis,
     cx: &mut Context<'_>,
 ) {
     let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
     let answer = Control::Accepted(accepted.signed().clone());
     let id = award.lease;
     let mut lease = Lease::new(award, accepted, cx.settings.boot, cx.now.mono);
+    lease.vacate = Some(until).filter(|until| *until < OPEN_ENDED);
     lease.slots_open = true;
     cx.out.push(Output::OpenLease(lease.view()));
     let renter = lease.renter();
@@ -248,9 +314,9 @@ fn open(
     for work in work {
         work::started(&mut lease, &work, cx);
     }
-    provider.leases.insert(id, lease);
+    provider.insert(lease);
     provider.after(&id, cx);
-    provider.offers.refresh(&mut provider.desk, provider.draining, cx);
+    provider.refresh(cx);
 }
 
 fn basis(provider: &Provider, award: &Award, cx: &Context<'_>) -> Result<(), Refusal> {
@@ -272,6 +338,10 @@ fn basis(provider: &Provider, award: &Award, cx: &Context<'_>) -> Result<(), Ref
             if award.slots > own.slots {
                 return unknown(&format!("the bid was for {} slots, asked {}", own.slots, award.slots));
             }
+            let start = own.start_at.unwrap_or(award.issued.saturating_add(own.ready_in));
+            if award.start != start {
+                return unknown(&format!("the bid was for a start at {start}, asked {}", award.start));
+            }
             if own.valid_until < cx.now.wall {
                 return Err(Refusal::new(DeclineCode::Expired, format!("the bid was valid until {}", own.valid_until)));
             }
@@ -280,6 +350,9 @@ fn basis(provider: &Provider, award: &Award, cx: &Context<'_>) -> Result<(), Ref
             let Some((asks, expires)) = provider.desk.offer(&offer) else {
                 return unknown("the offer is not known here");
             };
+            if award.start > award.issued {
+                return Err(Refusal::new(DeclineCode::Terms, "a standing ask is for slots that are free now"));
+            }
             if expires < cx.now.wall {
                 return Err(Refusal::new(DeclineCode::Expired, format!("the offer ended at {expires}")));
             }

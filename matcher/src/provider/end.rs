@@ -155,11 +155,17 @@ pub(super) fn advance(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_
     let Some(lease) = provider.leases.get_mut(id) else { return };
     let Phase::Ending { end, by, .. } = lease.phase else { return };
     if lease.running() == 0 {
+        let waited = lease.begins.take().is_some();
         provider.desk.release(id);
         if std::mem::take(&mut lease.slots_open) {
             cx.out.push(Output::CloseLease { lease: *id });
         }
+        if waited {
+            provider.waiting.remove(id);
+            provider.replan = true;
+        }
     }
+    let Some(lease) = provider.leases.get_mut(id) else { return };
     let (idle, owed) = (lease.running() == 0, lease.claims().next().is_some() || !lease.account.billed().is_empty());
     if lease.lapsed.is_some() && idle && !owed {
         return close(provider, id, cx); // nobody is there to sign that nothing is owed

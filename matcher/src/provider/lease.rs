@@ -53,8 +53,16 @@ pub(super) struct Lease {
     pub(super) looked: Millis,
     /// When it next needs attention.
     pub(super) due: Option<Millis>,
+    /// Its place in the order in which leases were accepted.
+    pub(super) order: u64,
     /// Whether the executor holds slots for it.
     pub(super) slots_open: bool,
+    /// When its slots become its own, on the monotonic clock; none once they are.
+    pub(super) begins: Option<Millis>,
+    /// When slots that were reserved for it became its own: a renter that does not come then has broken its word.
+    pub(super) reserved: Option<Millis>,
+    /// It has to be gone by then.
+    pub(super) vacate: Option<Millis>,
     /// Whether something durable could not be said because too much is unacknowledged.
     pub(super) behind: bool,
     pub(super) remark: Text<500>,
@@ -81,6 +89,8 @@ pub(super) enum Attempt {
         job: JobId,
         /// Whether it was told to stop.
         stopping: bool,
+        /// Since when the program runs, on the monotonic clock; none while it fetches.
+        since: Option<Millis>,
     },
     /// Its result is journaled.
     Delivered {
@@ -123,7 +133,11 @@ impl Lease {
             blocked: None,
             looked: now,
             due: None,
+            order: 0,
             slots_open: false,
+            begins: None,
+            reserved: None,
+            vacate: None,
             behind: false,
             remark: Text::default(),
             award,
@@ -155,7 +169,7 @@ impl Lease {
     }
 
     pub(super) fn has_free_slot(&self) -> bool {
-        self.running() < usize::try_from(self.award.slots).unwrap_or(usize::MAX)
+        self.begins.is_none() && self.running() < usize::try_from(self.award.slots).unwrap_or(usize::MAX)
     }
 
     pub(super) fn queue_limit(&self) -> usize {

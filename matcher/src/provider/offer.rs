@@ -66,6 +66,8 @@ impl Offers {
             tiers: first(&policy.tiers),
             ask: asks.filter(|_| policy.standing),
             max_duration: policy.max_duration,
+            notice: policy.notice,
+            interruptions: desk.interruptions(),
             stranger_limit: policy.stranger_limit,
             strangers_limit: policy.strangers_limit,
             addresses: first(&policy.addresses),

@@ -6,7 +6,7 @@ use super::{
     Provider, end,
     lease::{Attempt, Lease, Phase},
 };
-use crate::{context::Keys, record::Record, trader::ReplayError};
+use crate::{context::Keys, record::Record, schedule::OPEN_ENDED, trader::ReplayError};
 
 pub(super) fn apply(provider: &mut Provider, record: &Record, keys: &dyn Keys) -> Result<(), ReplayError> {
     match record {
@@ -17,7 +17,13 @@ pub(super) fn apply(provider: &mut Provider, record: &Record, keys: &dyn Keys) -
                 return Err(wrong(format_args!("attempt {attempt} started twice")));
             }
             lease.see(attempt);
-            lease.attempts.insert(*attempt, Attempt::Running { job: *job, stopping: false });
+            lease.begins = None; // it has begun
+            lease.attempts.insert(*attempt, Attempt::Running { job: *job, stopping: false, since: None });
+            provider.desk.begin(&attempt.lease);
+            Ok(())
+        }
+        Record::Selling { paused } => {
+            provider.paused = *paused;
             Ok(())
         }
         Record::Delivered { result } => delivered(provider, result, keys),
@@ -80,10 +86,21 @@ fn opened(
     if provider.knows(&award.lease) {
         return Err(wrong(format_args!("lease {} was accepted twice", award.lease.short())));
     }
-    let held = provider.desk.hold(award.lease, &award.requirement, award.slots);
-    held.map_err(|refusal| wrong(refusal.nearest))?;
     // Boot and times come with the event that ends the replay.
-    provider.leases.insert(award.lease, Lease::new(award, accepted, 0, Millis::ZERO));
+    let later = award.start > award.issued;
+    let held = if later {
+        let booked = provider.desk.book(award.lease, &award.requirement, award.slots, OPEN_ENDED, OPEN_ENDED);
+        booked.map(|_| ())
+    } else {
+        provider.desk.hold(award.lease, &award.requirement, award.slots)
+    };
+    held.map_err(|refusal| wrong(refusal.nearest))?;
+    let mut lease = Lease::new(award, accepted, 0, Millis::ZERO);
+    lease.begins = later.then_some(OPEN_ENDED);
+    if later {
+        provider.waiting.insert(lease.id());
+    }
+    provider.insert(lease);
     Ok(())
 }
 
@@ -101,7 +118,9 @@ fn delivered(provider: &mut Provider, result: &Signed<TaskResult>, keys: &dyn Ke
     if !fresh {
         return Err(wrong(format_args!("attempt {} was delivered twice", result.attempt)));
     }
-    let id = result.attempt.lease;
+    let (id, terms) = (result.attempt.lease, lease.award.terms);
+    provider.desk.observe(&terms, result.end, result.run);
+    let lease = self::lease(provider, &id)?;
     lease.delivered(result, Millis::ZERO);
     free(provider, &id);
     Ok(())

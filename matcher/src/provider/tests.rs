@@ -18,6 +18,7 @@ use crate::{
 mod bidding;
 mod crash;
 mod ending;
+mod preempting;
 mod property;
 mod working;
 
@@ -154,6 +155,7 @@ impl Stall {
             terms: terms(),
             rate: RATE,
             slots,
+            start: at(self.now).wall,
             issued: at(self.now).wall,
             accept_by: Timestamp(at(self.now).wall.0 + ACCEPT_WITHIN_MS),
         }

@@ -5,7 +5,7 @@ use souk_protocol::{AttemptEnd, Control, LeaseEnd, LeaseFrame, LeaseId, Millis, 
 use super::{
     Provider, end,
     lease::{Attempt, Lease, Phase},
-    work,
+    preempt, work,
 };
 use crate::{
     channel::{ACK_WITHIN, Channel, HEARTBEAT, Heard},
@@ -13,9 +13,23 @@ use crate::{
     event::{Output, Settings},
 };
 
+/// Heartbeats begin so long before a lease does.
+const LEAD: Millis = Millis(15_000);
+
 /// How long the renter's silence is waited for: the network's grace, or the offline window it was granted.
 fn grace(lease: &Lease, settings: &Settings) -> Millis {
     settings.params.lease_grace.max(lease.award.terms.offline)
+}
+
+/// When the renter has been silent for too long. Before a lease begins there is nothing to say.
+fn silence_ends(lease: &Lease, settings: &Settings) -> Millis {
+    lease.heard.max(lease.begins.unwrap_or(Millis::ZERO)).saturating_add(grace(lease, settings))
+}
+
+/// When something has to be said, if only a heartbeat.
+fn beat_at(lease: &Lease) -> Millis {
+    let beat = lease.said.saturating_add(HEARTBEAT);
+    lease.begins.map_or(beat, |begins| beat.max(begins.saturating_sub(LEAD)))
 }
 
 /// Takes a frame of the renter; the message in it, if there is a new one.
@@ -73,6 +87,8 @@ fn back(lease: &mut Lease, cx: &mut Context<'_>) {
 pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
     let now = cx.now.mono;
     provider.closed.restart(cx.settings.boot);
+    provider.recovered = true;
+    provider.unplanned = true;
     let ids: Vec<_> = provider.leases.keys().copied().collect();
     for id in ids {
         let Some(lease) = provider.leases.get_mut(&id) else { continue };
@@ -84,6 +100,9 @@ pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
             }
         }
         match &mut lease.phase {
+            Phase::Open if lease.begins.is_some() => {
+                lease.begins = Some(preempt::moment(lease.award.start, cx));
+            }
             Phase::Open => {
                 lease.slots_open = true;
                 cx.out.push(Output::OpenLease(lease.view()));
@@ -109,7 +128,8 @@ pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
         }
         provider.after(&id, cx);
     }
-    provider.offers.refresh(&mut provider.desk, provider.draining, cx);
+    preempt::shrink(provider, cx);
+    provider.refresh(cx);
 }
 
 /// A connection to the renter is there: what waits goes out at once.
@@ -124,7 +144,7 @@ pub(super) fn peer_up(provider: &mut Provider, peer: NodeId, cx: &mut Context<'_
 /// When something is due.
 pub(super) fn wake_at(provider: &Provider) -> Option<Millis> {
     let leases = provider.leases.values().filter_map(|lease| lease.due);
-    let offer = provider.offers.due(&provider.desk, provider.draining);
+    let offer = provider.offers.due(&provider.desk, provider.is_closed());
     leases.chain(offer).min()
 }
 
@@ -135,8 +155,11 @@ pub(super) fn due(lease: &Lease, settings: &Settings) -> Option<Millis> {
     }
     let short = settings.params.lease_grace;
     [
-        Some(lease.heard.saturating_add(grace(lease, settings))),
-        Some(lease.said.saturating_add(HEARTBEAT)),
+        Some(silence_ends(lease, settings)),
+        Some(beat_at(lease)),
+        lease.begins.filter(|_| matches!(lease.phase, Phase::Open)),
+        preempt::due(lease),
+        preempt::no_show_at(lease, short),
         lease.ack_at,
         lease.channel.resend_at(),
         lease.blocked.map(|_| lease.looked.saturating_add(work::CREDIT_RETRY)),
@@ -155,7 +178,7 @@ pub(super) fn wake(provider: &mut Provider, cx: &mut Context<'_>) {
     for id in ids {
         tick(provider, &id, cx);
     }
-    provider.offers.refresh(&mut provider.desk, provider.draining, cx);
+    provider.refresh(cx);
 }
 
 fn tick(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
@@ -168,9 +191,13 @@ fn tick(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
         }
         return provider.after(id, cx);
     }
-    if passed(Some(lease.heard.saturating_add(grace(lease, cx.settings)))) {
+    if passed(Some(silence_ends(lease, cx.settings))) {
         lapse(lease, cx);
         return provider.after(id, cx);
+    }
+    preempt::step(lease, cx);
+    if passed(preempt::no_show_at(lease, short)) {
+        end::by_provider(lease, LeaseEnd::RenterFault, "no task came for the slots reserved", None, cx);
     }
     if passed(lease.channel.resend_at()) {
         lease.resend(cx);
@@ -182,7 +209,7 @@ fn tick(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
     if passed(end::give_up_at(lease, short)) {
         return end::give_up(provider, id, cx);
     }
-    if passed(lease.ack_at) || passed(Some(lease.said.saturating_add(HEARTBEAT))) {
+    if passed(lease.ack_at) || passed(Some(beat_at(lease))) {
         lease.say(Control::Heartbeat, cx);
     }
     provider.after(id, cx);

@@ -8,6 +8,7 @@ use souk_protocol::{
 use super::{
     end,
     lease::{Attempt, Lease, Phase},
+    preempt,
 };
 use crate::{
     books::Blocked,
@@ -143,16 +144,23 @@ fn wait_for_credit(lease: &mut Lease, blocked: &Blocked, cx: &mut Context<'_>) {
 /// An attempt was given to the executor.
 pub(super) fn started(lease: &mut Lease, work: &Work, cx: &mut Context<'_>) {
     lease.see(&work.attempt);
-    lease.attempts.insert(work.attempt, Attempt::Running { job: work.job, stopping: false });
+    lease.attempts.insert(work.attempt, Attempt::Running { job: work.job, stopping: false, since: None });
     cx.persist(Record::Started { attempt: work.attempt, job: work.job }, Vec::new());
 }
 
 /// The executor says what an attempt does.
 pub(super) fn running(lease: &mut Lease, attempt: AttemptId, state: RunState, cx: &mut Context<'_>) {
-    if matches!(lease.attempts.get(&attempt), Some(Attempt::Running { .. })) {
-        let at = cx.now.wall;
-        lease.tell(Control::Progress { attempt, state, at }, cx);
+    let Some(Attempt::Running { since, .. }) = lease.attempts.get_mut(&attempt) else { return };
+    if state == RunState::Running {
+        since.get_or_insert(cx.now.mono);
+        if preempt::is_too_late(lease, cx.now.mono) {
+            // Fetching took longer than the gap has room for: nothing has run yet, so nothing is lost.
+            return stop(lease, attempt, AttemptEnd::Preempted, cx);
+        }
+        preempt::warn(lease, cx);
     }
+    let at = cx.now.wall;
+    lease.tell(Control::Progress { attempt, state, at }, cx);
 }
 
 /// The executor's measurements.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use souk_protocol::{
-    Announcement, Basis, Bid, Decline, DeclineCode, Hash, JobId, List, Lost, Message, NodeId, Rate, Tally, Verified,
+    Announcement, Basis, Bid, Decline, DeclineCode, Hash, JobId, List, Lost, Message, Millis, NodeId, Rate, Tally,
+    Verified,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use crate::{
     context::Context,
     event::Reason,
     filter::{self, Demand, Miss},
-    rank::{Candidate, Loss},
+    rank::{Candidate, Loss, UNKNOWN_RTT},
 };
 
 impl Renter {
@@ -55,6 +56,11 @@ impl Renter {
             return self.nothing(id, full, broke, [summary, hints].concat(), cx);
         }
         let window = cx.settings.params.bid_window_max;
+        let start_at = spec.sla.start_at.filter(|at| super::reserves(&spec) && *at > now.wall);
+        let start_within = match start_at {
+            Some(_) => spec.sla.start_within,
+            None => placing.start_by.filter(|_| !job.has_started()).map(|by| by.saturating_sub(now.mono)),
+        };
         let call = Announcement {
             renter: cx.me(),
             network: cx.settings.network,
@@ -66,6 +72,8 @@ impl Renter {
             tasks: spec.task_count(),
             data: spec.data_len(),
             max_rate: spec.market.max_rate,
+            start_at,
+            start_within,
             issued: now.wall,
             closes: now.wall.saturating_add(window),
         };
@@ -79,6 +87,7 @@ impl Renter {
         }
         self.auctions.insert(call.hash(), *id);
         if let Some(placing) = self.placing.get_mut(id) {
+            placing.start_at = start_at;
             placing.auction = Some(Auction::open(call, invited, now.mono, window));
         }
     }
@@ -160,7 +169,7 @@ impl Renter {
                     rate: bid.rate,
                     slots: bid.slots,
                     reliability: known.reliability,
-                    rtt: known.rtt,
+                    rtt: ready(known.rtt, bid.ready_in),
                 }),
                 Err(miss) => {
                     let entry = unfit.entry(miss.code).or_insert_with(|| (0, miss.clone()));
@@ -221,7 +230,7 @@ impl Renter {
         while left > 0 {
             let Some(placing) = self.placing.get_mut(id) else { return };
             let Some(table) = placing.table.as_mut() else { return };
-            let root = table.root();
+            let (root, start_at) = (table.root(), placing.start_at);
             let Some(bid) = table.take() else {
                 placing.table = None;
                 placing.wait(cx.now.mono);
@@ -234,8 +243,9 @@ impl Renter {
                 continue;
             }
             let slots = bid.slots.min(left);
+            let start = start_at.unwrap_or(cx.now.wall.saturating_add(bid.ready_in));
             let basis = Basis::Bid { bid: bid.hash(), table: root };
-            left = left.saturating_sub(self.send_award(id, bid.provider, basis, bid.rate, slots, cx));
+            left = left.saturating_sub(self.send_award(id, bid.provider, basis, bid.rate, (slots, start), cx));
         }
     }
 
@@ -286,6 +296,11 @@ fn tell_losers(auction: &Auction, root: Hash, losers: &[Loser], cx: &mut Context
         };
         cx.send(loser.provider, Message::Lost(lost));
     }
+}
+
+/// The round trip as the rank sees it: slots that are not ready idle for as long.
+fn ready(rtt: Option<Millis>, ready_in: Millis) -> Option<Millis> {
+    if ready_in.is_zero() { rtt } else { Some(rtt.unwrap_or(UNKNOWN_RTT).saturating_add(ready_in)) }
 }
 
 /// Whether a decline says that waiting may help.

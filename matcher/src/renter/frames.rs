@@ -1,8 +1,8 @@
 //! What a provider says on a lease.
 
 use souk_protocol::{
-    Accepted, AttemptEnd, AttemptId, Close, Control, JobId, LeaseEnd, LeaseFrame, LeaseId, NodeId, Party, Receipt,
-    RunState, Signed, TaskResult, Timestamp,
+    Accepted, AttemptEnd, AttemptId, Close, Control, JobId, LeaseEnd, LeaseFrame, LeaseId, Millis, NodeId, Party,
+    Receipt, RunState, Signed, TaskResult, Timestamp,
 };
 
 use super::{
@@ -157,7 +157,7 @@ impl Renter {
                 }
             }
             Control::Receipt(draft) => self.drafted(id, &draft, cx),
-            Control::Notice { .. } => lease.tainted = true,
+            Control::Notice { stop_in } => self.noticed(id, stop_in, cx),
             Control::Unknown => self.unknown_there(id, cx),
             Control::Task(_) | Control::Done { .. } | Control::Refused { .. } | Control::Cancel { .. } => {
                 cx.blame(provider, "said what only a renter says");
@@ -199,6 +199,15 @@ impl Renter {
         }
         if let Some(placing) = self.placing.get_mut(&job_id) {
             placing.matched();
+        }
+        let waits = self.leases.get(id).filter(|lease| lease.begins.is_some()).map(|lease| lease.award.start);
+        if let Some((start, job)) = waits.zip(self.jobs.get_mut(&job_id)) {
+            job.hint(super::reason(
+                "reserved",
+                "leases whose slots are promised for later",
+                1,
+                Some(start.to_string()),
+            ));
         }
         for attempt in promised {
             let Some(job) = self.jobs.get_mut(&job_id) else { continue };
@@ -278,6 +287,22 @@ impl Renter {
             job.hint(super::reason("lease-ended", format!("leases that providers ended as {end}"), 1, nearest));
         }
         self.pump(&job_id, cx);
+    }
+
+    /// The provider will stop what runs on a lease. It gets nothing more; a second attempt begins once the first has
+    /// ended, for it may still be done in time.
+    fn noticed(&mut self, id: &LeaseId, stop_in: Millis, cx: &mut Context<'_>) {
+        let Some(lease) = self.leases.get_mut(id) else { return };
+        if std::mem::replace(&mut lease.noticed, true) {
+            return; // it is said twice
+        }
+        lease.tainted = true;
+        let job = lease.job();
+        cx.notify(Notice::Preempting { side: Party::Renter, lease: *id, stop_in });
+        if let Some(job) = self.jobs.get_mut(&job) {
+            let text = "leases that providers gave notice of";
+            job.hint(super::reason("notice", text, 1, Some(format!("what runs is stopped in {stop_in}"))));
+        }
     }
 
     /// The provider has closed a lease and forgotten its attempts.
@@ -406,6 +431,7 @@ impl Renter {
         let record = Record::Lease { award: lease.award.signed().clone(), accepted: accepted.signed().clone() };
         let (view, step) = (lease.view(), lease.step());
         lease.patience = super::time::patience(cx.settings);
+        lease.count_down(cx.now);
         lease.channel.handle(frame, cx.now.mono);
         self.leases.insert(id, lease);
         if fold::leased(self, &id, accepted).is_err() {

@@ -11,8 +11,11 @@ use crate::{
     account::{AccountError, LeaseAccount},
     channel::{ACK_WITHIN, Channel, HEARTBEAT},
     context::Context,
-    event::{LeaseView, Output},
+    event::{LeaseView, Now, Output},
 };
+
+/// Heartbeats begin so long before a lease does.
+const LEAD: Millis = Millis(15_000);
 
 /// An award, and what became of it.
 #[derive(Debug, Clone)]
@@ -40,9 +43,13 @@ pub(super) struct Lease {
     pub(super) unknown: bool,
     /// Whether it gets no more tasks.
     pub(super) tainted: bool,
+    /// Whether its provider has given notice of preemption.
+    pub(super) noticed: bool,
     /// Whether credit beyond what the offer states was granted.
     pub(super) trusted: bool,
     pub(super) heard: Millis,
+    /// When its slots are there, on the monotonic clock; none once they are.
+    pub(super) begins: Option<Millis>,
     /// Silences after which it is unknown, and given up.
     pub(super) patience: (Millis, Millis),
     said: Millis,
@@ -111,8 +118,10 @@ impl Lease {
             voucher: None,
             unknown: false,
             tainted: false,
+            noticed: false,
             trusted: false,
             heard: now,
+            begins: (award.start > award.issued).then_some(Millis::MAX),
             patience: (Millis::MAX, Millis::MAX),
             said: now,
             ack_at: None,
@@ -168,6 +177,18 @@ impl Lease {
         matches!(self.phase, Phase::Open) && !self.tainted && !self.unknown
     }
 
+    /// Counts the time until its slots are there.
+    pub(super) fn count_down(&mut self, now: Now) {
+        let left = self.award.start.saturating_since(now.wall);
+        let waits = self.begins.is_some() && !left.is_zero();
+        self.begins = waits.then(|| now.mono.saturating_add(left));
+    }
+
+    /// Since when silence counts. Before its slots are there nothing has to be said.
+    pub(super) fn silent_since(&self) -> Millis {
+        self.heard.max(self.begins.unwrap_or(Millis::ZERO))
+    }
+
     /// Attempts that hold a slot: those whose result has not come.
     pub(super) fn busy(&self) -> usize {
         self.open.values().filter(|open| open.result.is_none()).count()
@@ -175,7 +196,7 @@ impl Lease {
 
     /// Slots for further tasks.
     pub(super) fn free(&self) -> usize {
-        if !self.is_usable() {
+        if !self.is_usable() || self.begins.is_some() {
             return 0;
         }
         let slots = usize::try_from(self.award.slots).unwrap_or(usize::MAX);
@@ -293,6 +314,7 @@ impl Lease {
     /// When something has to be said, if only a heartbeat.
     pub(super) fn speak_at(&self) -> Millis {
         let beat = self.said.saturating_add(HEARTBEAT);
+        let beat = self.begins.map_or(beat, |begins| beat.max(begins.saturating_sub(LEAD)));
         self.ack_at.map_or(beat, |at| at.min(beat))
     }
 

@@ -2,7 +2,7 @@
 
 use souk_protocol::{
     ACCEPT_WITHIN_MS, Award, Basis, Credits, JobId, LeaseEnd, LeaseId, List, Message, Millis, Mode, NodeId, Offer,
-    Party, Rate, Tier, Verified, Work,
+    Party, Rate, Tier, Timestamp, Verified, Work,
 };
 
 use super::{
@@ -171,7 +171,8 @@ impl Renter {
         for (place, slots) in shares {
             if let Some(candidate) = ranked.get(place) {
                 let basis = Basis::Ask { offer: candidate.document };
-                let slots = self.send_award(id, candidate.provider, basis, candidate.rate, slots, cx);
+                let at_once = (slots, cx.now.wall);
+                let slots = self.send_award(id, candidate.provider, basis, candidate.rate, at_once, cx);
                 sent = sent.saturating_add(slots);
             }
         }
@@ -216,14 +217,14 @@ impl Renter {
         }
     }
 
-    /// Sends an award with the first tasks. How many slots it is for; none if there is no task or no budget for it.
+    /// Sends an award with the first tasks, unless its slots are ready later. How many slots it is for; none if there is no task or no budget for it.
     pub(super) fn send_award(
         &mut self,
         id: &JobId,
         provider: NodeId,
         basis: Basis,
         rate: Rate,
-        slots: u32,
+        (slots, start): (u32, Timestamp),
         cx: &mut Context<'_>,
     ) -> u32 {
         let promised = self.promised(id);
@@ -236,6 +237,8 @@ impl Renter {
         let lease_id = cx.random_lease();
         let room = spec.array.max_parallel.max(1).saturating_sub(self.placed(id)).min(slots);
         let room = usize::try_from(room).unwrap_or(usize::MAX).min(MAX_FIRST_TASKS);
+        let later = start > cx.now.wall;
+        let room = if later { 0 } else { room };
         let tasks: Vec<u32> = job
             .queue()
             .filter(|index| {
@@ -259,7 +262,7 @@ impl Renter {
                 }
             }
         }
-        if first.is_empty() {
+        if first.is_empty() && !later || slots == 0 {
             return 0;
         }
         let award = Award {
@@ -273,6 +276,7 @@ impl Renter {
             terms: spec.terms,
             rate,
             slots,
+            start,
             issued: cx.now.wall,
             accept_by: cx.now.wall.saturating_add(Millis(ACCEPT_WITHIN_MS)),
         };
@@ -281,6 +285,7 @@ impl Renter {
         let until = cx.now.mono.saturating_add(Millis(ACCEPT_WITHIN_MS)).saturating_add(cx.settings.params.clock_skew);
         let mut lease = Lease::new(award, Phase::Awarded(until), cx.settings.boot, cx.now.mono);
         lease.patience = super::time::patience(cx.settings);
+        lease.count_down(cx.now);
         let owed = self.known(&provider, cx.books).owed;
         lease.trusted = self
             .offers

@@ -30,6 +30,7 @@ impl Renter {
             let due = self.due(&id, cx);
             let Some(lease) = self.leases.get_mut(&id) else { continue };
             lease.heard = now;
+            lease.count_down(cx.now);
             lease.patience = patience(cx.settings);
             for open in lease.open.values_mut() {
                 open.due = due;
@@ -45,7 +46,8 @@ impl Renter {
         for id in &jobs {
             if let Some(job) = self.jobs.get(id) {
                 let mut placing = Placing::new(job, cx.now);
-                placing.quiet_until = Some(now.saturating_add(SHOWING));
+                let shown = now.saturating_add(SHOWING);
+                placing.quiet_until = Some(placing.quiet_until.map_or(shown, |until| until.max(shown)));
                 self.placing.insert(*id, placing);
             }
         }
@@ -150,10 +152,17 @@ impl Renter {
         if lease.channel.resend_at().is_some_and(|at| at <= now) {
             lease.resend(cx);
         }
+        if lease.begins.is_some_and(|at| at <= now) {
+            lease.begins = None;
+            lease.heard = lease.heard.max(now); // silence counts from now on
+            let job = lease.job();
+            self.pump(&job, cx);
+        }
+        let Some(lease) = self.leases.get_mut(id) else { return };
         if lease.speak_at() <= now {
             lease.say(souk_protocol::Control::Heartbeat, cx);
         }
-        let silence = now.saturating_sub(lease.heard);
+        let silence = now.saturating_sub(lease.silent_since());
         if silence >= params.unknown_after && !lease.unknown {
             self.doubt(id, cx);
         }
@@ -185,18 +194,21 @@ impl Renter {
         let now = cx.now.mono;
         let Some(lease) = self.leases.get_mut(id) else { return };
         let (job_id, retention) = (lease.job(), lease.award.terms.retention);
+        // Not there at the start that was promised.
+        let absent = lease.award.start > lease.award.issued && lease.answers.is_empty();
         lease.tainted = true;
         let lost: Vec<_> = lease.open.iter().filter(|(_, open)| open.result.is_none()).map(|(id, _)| *id).collect();
         for attempt in &lost {
             self.lose(attempt, AttemptEnd::Lost, "the provider was silent for longer than the grace", cx);
         }
-        self.end_lease(id, LeaseEnd::Unreachable, "silent for longer than the grace", cx);
+        let end = if absent { LeaseEnd::ProviderFault } else { LeaseEnd::Unreachable };
+        self.end_lease(id, end, "silent for longer than the grace", cx);
         let Some(lease) = self.leases.get(id) else { return };
         let collecting = !lease.open.is_empty();
         let silence = now.saturating_sub(lease.heard);
         let may_count = self.live.contains(&job_id) && self.has_given_up(&job_id, id);
         if !collecting && (!may_count || silence >= retention) {
-            self.close(id, LeaseEnd::Unreachable, cx);
+            self.close(id, end, cx);
         }
         if !lost.is_empty() {
             self.pump(&job_id, cx);
@@ -258,9 +270,10 @@ impl Lease {
         }
         let attempts = self.open.values().filter(|open| open.result.is_none()).map(|open| open.due).min();
         let (unknown, grace) = self.patience;
-        let doubt = (!self.unknown).then(|| self.heard.saturating_add(unknown));
-        let end = matches!(self.phase, Phase::Open).then(|| self.heard.saturating_add(grace));
-        [self.channel.resend_at(), Some(self.speak_at()), attempts, doubt, end].into_iter().flatten().min()
+        let since = self.silent_since();
+        let doubt = (!self.unknown).then(|| since.saturating_add(unknown));
+        let end = matches!(self.phase, Phase::Open).then(|| since.saturating_add(grace));
+        [self.channel.resend_at(), Some(self.speak_at()), attempts, doubt, end, self.begins].into_iter().flatten().min()
     }
 
     /// Which side ended it, if one did.

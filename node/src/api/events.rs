@@ -291,6 +291,7 @@ fn job_event(notice: &Notice) -> Option<(JobId, JobEventKind)> {
         Notice::Task { job, index, state } => (*job, JobEventKind::Task { index: *index, state: *state }),
         Notice::Leased { .. }
         | Notice::LeaseEnded { .. }
+        | Notice::Preempting { .. }
         | Notice::Receipt { .. }
         | Notice::Declined { .. }
         | Notice::ClockSkew { .. } => return None,

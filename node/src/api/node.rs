@@ -194,6 +194,7 @@ pub(super) async fn leases(axum::extract::State(state): App) -> Result<Json<Vec<
             rate: lease.lease.rate,
             state: match lease.state {
                 LeaseState::Open => "open",
+                LeaseState::Waiting => "waiting",
                 LeaseState::Unknown => "unknown",
                 LeaseState::Ending(_) | LeaseState::Drafted(_) => "ending",
                 LeaseState::Lapsed => "lapsed",

@@ -4,9 +4,12 @@ use std::path::Path;
 
 use souk_attest::Inventory;
 use souk_matcher::Policy;
-use souk_protocol::{Bytes, Capacity, CreditLimits, Isolation, MilliCpu, Runtime, Text, Tier};
+use souk_protocol::{Bytes, Capacity, CreditLimits, Isolation, MilliCpu, Millis, Runtime, Text, Tier};
 
 use super::Config;
+
+/// Longest warning before preemption that is granted: what the owner waits for its own machine at most.
+const NOTICE: Millis = Millis(15 * 60 * 1_000);
 
 /// What a machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,7 @@ pub fn policy(config: &Config, machine: &Machine, credit: &CreditLimits) -> Opti
         ask: config.ask,
         standing: true,
         max_duration: config.max_duration,
+        notice: NOTICE,
         stranger_limit: credit.stranger,
         strangers_limit: credit.strangers,
         deny: config.deny.clone(),

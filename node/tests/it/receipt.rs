@@ -111,6 +111,7 @@ fn award(lease: LeaseId, job: JobId, rate: Rate, (renter, provider): (NodeId, No
         },
         rate,
         slots: 1,
+        start: Timestamp(4),
         issued: Timestamp(4),
         accept_by: Timestamp(6),
     }

@@ -69,6 +69,8 @@ pub(crate) fn offer() -> Offer {
         tiers: list(vec![Tier::Bronze, Tier::Silver]),
         ask: Some(PriceList { cpu: Rate(8_000), memory_gb: Rate(1_500) }),
         max_duration: Millis(43_200_000),
+        notice: Millis(900_000),
+        interruptions: 20_000,
         stranger_limit: Credits(50_000),
         strangers_limit: Credits(1_000_000),
         addresses: list(vec![text("/ip4/127.0.0.1/udp/4477/quic-v1")]),
@@ -87,6 +89,8 @@ pub(crate) fn announcement() -> Announcement {
         tasks: 12,
         data: Bytes(323_712),
         max_rate: Some(Rate(50_000)),
+        start_at: Some(Timestamp(AT.0 + 3_600_000)),
+        start_within: Some(Millis(600_000)),
         issued: AT,
         closes: Timestamp(AT.0 + 270),
     }
@@ -99,6 +103,7 @@ pub(crate) fn bid() -> Bid {
         provider: provider().id(),
         rate: Rate(9_000),
         slots: 2,
+        ready_in: Millis(34_000),
         issued: AT,
         valid_until: Timestamp(AT.0 + 2_000),
     }
@@ -120,6 +125,7 @@ pub(crate) fn award() -> Award {
         terms: terms(),
         rate: Rate(9_000),
         slots: 2,
+        start: Timestamp(AT.0 + 3_600_000),
         issued: AT,
         accept_by: Timestamp(AT.0 + 2_000),
     }

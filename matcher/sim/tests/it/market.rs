@@ -50,6 +50,8 @@ fn run_all(scenario: &Scenario, seeds: Range<u64>) -> (Vec<Report>, BTreeMap<&'s
                 ("attempts", report.attempts),
                 ("auctions", report.auctions),
                 ("discharges", report.discharges),
+                ("reservations", report.reservations),
+                ("preemptions", report.preemptions),
                 ("tasks done", report.tasks_done as u64),
                 ("leases", report.leases as u64),
                 ("receipts", report.receipts as u64),
@@ -154,5 +156,16 @@ fn a_crooked_market_keeps_every_invariant_for_the_honest() {
     if sums.get("seeds") == Some(&200) {
         at_least(&sums, &[("tasks done", 5_000), ("jobs succeeded", 1_000), ("receipts", 1_000)]);
         assert!(sums.get("leases") > sums.get("receipts"), "nobody was cheated: {sums:?}");
+    }
+}
+
+#[test]
+fn a_market_of_all_tiers_keeps_every_promise_of_capacity() {
+    let sums = all_hold(&Scenario::tiered(), 0..240);
+    if sums.get("seeds") == Some(&240) {
+        at_least(
+            &sums,
+            &[("tasks done", 10_000), ("jobs succeeded", 1_500), ("reservations", 300), ("preemptions", 300)],
+        );
     }
 }

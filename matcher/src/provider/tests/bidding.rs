@@ -14,6 +14,8 @@ fn call(stall: &Stall) -> Announcement {
         tasks: 100,
         data: Bytes(1_000),
         max_rate: None,
+        start_at: None,
+        start_within: None,
         issued: at(stall.now).wall,
         closes: Timestamp(at(stall.now).wall.0 + 500),
     }

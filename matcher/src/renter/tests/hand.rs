@@ -64,6 +64,8 @@ impl Stall {
             tiers: vec![souk_protocol::Tier::Bronze].try_into().unwrap(),
             ask: Some(policy.ask),
             max_duration: policy.max_duration,
+            notice: policy.notice,
+            interruptions: 0,
             stranger_limit: policy.stranger_limit,
             strangers_limit: policy.strangers_limit,
             addresses: Default::default(),
@@ -359,6 +361,7 @@ fn the_first_bid_counts_and_a_contradicting_one_is_blamed() {
             provider,
             rate: Rate(rate),
             slots: 1,
+            ready_in: Millis::ZERO,
             issued: at(1_000).wall,
             valid_until: at(60_000).wall,
         };
@@ -474,6 +477,7 @@ fn a_bid_that_lands_too_late_changes_nothing() {
             provider: stall.key.id(),
             rate: Rate(1),
             slots: 1,
+            ready_in: Millis::ZERO,
             issued: at(stall.now).wall,
             valid_until: at(60_000).wall,
         };
@@ -502,6 +506,7 @@ fn a_bid_older_than_its_announcement_wins_nothing_and_is_named_stale() {
             provider: stall.key.id(),
             rate: Rate(500),
             slots: 1,
+            ready_in: Millis::ZERO,
             issued: at(stall.now - age).wall,
             valid_until: at(60_000).wall,
         };
