@@ -17,9 +17,11 @@ use crate::{
 };
 
 mod fit;
+mod hours;
 mod plan;
 mod throttle;
 
+use hours::Hours;
 pub use plan::{Board, Claim, FETCH_SLACK, Standing, may_stop, reach};
 use throttle::Throttle;
 
@@ -143,6 +145,7 @@ pub struct Desk {
     throttle: Throttle,
     declined: BTreeMap<DeclineCode, (u64, String)>,
     interrupted: Interrupted,
+    hours: Hours,
 }
 
 /// What preemption did to work that allows it.
@@ -156,6 +159,7 @@ impl Desk {
     /// The owner's terms from now on.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = Some(policy);
+        self.hours.forget();
     }
 
     /// The owner's terms, if they are known.
@@ -186,15 +190,6 @@ impl Desk {
     #[must_use]
     pub const fn schedule(&self) -> &Schedule {
         &self.schedule
-    }
-
-    /// The prices it accepts at once: the ask, nowhere under the floor.
-    #[must_use]
-    pub fn asks(&self) -> Option<PriceList> {
-        self.policy.as_ref().map(|policy| PriceList {
-            cpu: policy.ask.cpu.max(policy.floor.cpu),
-            memory_gb: policy.ask.memory_gb.max(policy.floor.memory_gb),
-        })
     }
 
     /// Whether `wanted` is something this node does at all.
@@ -277,7 +272,7 @@ impl Desk {
     ) -> Result<Quote, Refusal> {
         self.check(wanted)?;
         let (free, ready_in) = self.slots(wanted, asked)?;
-        let rate = self.price(wanted.requirement, max_rate)?;
+        let rate = self.price(wanted, max_rate)?;
         let Some(step) = rate.charge(wanted.terms.timeout) else {
             return Err(Refusal::new(DeclineCode::Price, "the price of one attempt does not fit an amount"));
         };
@@ -291,13 +286,14 @@ impl Desk {
         Ok(Quote { rate, slots, ready_in })
     }
 
-    fn price(&self, need: &Requirement, max_rate: Option<Rate>) -> Result<Rate, Refusal> {
+    fn price(&self, wanted: &Wanted<'_>, max_rate: Option<Rate>) -> Result<Rate, Refusal> {
+        let need = wanted.requirement;
         let fits = |list: Option<PriceList>| {
             let no_fit = || Refusal::new(DeclineCode::Price, "the price of so large a slot does not fit an amount");
             list.and_then(|list| list.rate(need)).ok_or_else(no_fit)
         };
-        let ask = fits(self.asks())?;
-        let floor = fits(self.policy.as_ref().map(|policy| policy.floor))?;
+        let ask = fits(self.asks_for(wanted.terms.timeout))?;
+        let floor = fits(self.floor())?;
         match max_rate {
             Some(cap) if cap < floor => {
                 Err(Refusal::new(DeclineCode::Price, format!("at least {floor}, you pay at most {cap}")))
@@ -444,10 +440,12 @@ impl Desk {
             }
             self.bid_ends.pop_first();
             self.bids.remove(&old);
+            self.hours.run_out();
         }
         if self.bids.len() >= MAX_BIDS && !self.bids.contains_key(&hash) {
             return false;
         }
+        self.hours.bid();
         self.bid_ends.insert((bid.valid_until, hash));
         self.bids.insert(hash, bid);
         true

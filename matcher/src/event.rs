@@ -9,7 +9,11 @@ use souk_protocol::{
     RunState, Runtime, Sample, TaskResult, Text, Tier, Timestamp, Verified, Work,
 };
 
-use crate::record::Record;
+use crate::{
+    calendar::{AtWindowEnd, Calendar},
+    price::Pricing,
+    record::Record,
+};
 
 /// The time, twice: what documents say, and what silence is counted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,12 @@ pub struct Policy {
     pub ask: PriceList,
     /// Whether the ask stands in the offer, or the node only bids.
     pub standing: bool,
+    /// How prices move.
+    pub pricing: Pricing,
+    /// When work may be started.
+    pub calendar: Calendar,
+    /// What happens to work that runs when a window ends.
+    pub at_window_end: AtWindowEnd,
     /// Longest attempt accepted.
     pub max_duration: Millis,
     /// Longest warning before preemption that is granted: the owner waits so long for its own machine.

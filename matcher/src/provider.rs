@@ -25,6 +25,7 @@ use crate::{
 mod award;
 mod closed;
 mod end;
+mod hours;
 mod lease;
 mod offer;
 mod outbid;
@@ -171,16 +172,28 @@ impl Provider {
 
     pub(crate) fn policy(&mut self, policy: Policy, cx: &mut Context<'_>) {
         cx.books.limit(policy.stranger_limit, policy.strangers_limit);
+        let moved = self
+            .desk
+            .policy()
+            .is_some_and(|old| old.calendar != policy.calendar || old.at_window_end != policy.at_window_end);
         self.desk.set_policy(policy);
+        if self.desk.look(cx.now) && self.desk.is_shut() {
+            hours::shut(self, cx);
+        }
+        if moved && self.recovered {
+            preempt::plan_anew(self, cx);
+        }
         preempt::shrink(self, cx);
         self.tell_offer(cx);
     }
 
     pub(crate) fn announce(&mut self, announcement: Verified<Announcement>, cx: &mut Context<'_>) {
+        self.look(cx);
         award::announcement(self, &announcement, cx);
     }
 
     pub(crate) fn award(&mut self, award: Verified<Award>, work: Vec<Work>, cx: &mut Context<'_>) {
+        self.look(cx);
         award::award(self, award, work, cx);
     }
 
@@ -189,6 +202,7 @@ impl Provider {
     }
 
     pub(crate) fn frame(&mut self, from: NodeId, frame: LeaseFrame, cx: &mut Context<'_>) {
+        self.look(cx);
         let id = frame.lease;
         if let Some(lease) = self.leases.get_mut(&id) {
             if lease.renter() == from {
@@ -217,6 +231,7 @@ impl Provider {
     }
 
     pub(crate) fn ended(&mut self, attempt: AttemptId, outcome: Outcome, cx: &mut Context<'_>) {
+        self.look(cx);
         if let Some(lease) = self.leases.get_mut(&attempt.lease) {
             if matches!(lease.attempts.get(&attempt), Some(Attempt::Running { .. })) {
                 self.desk.observe(&lease.award.terms, outcome.end, outcome.run);
@@ -266,7 +281,17 @@ impl Provider {
 
     /// Whether nothing is sold now.
     const fn is_closed(&self) -> bool {
-        self.draining || self.paused
+        self.draining || self.paused || self.desk.is_shut()
+    }
+
+    /// Follows the owner's hours and the price of the moment.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if self.desk.look(cx.now) {
+            if self.desk.is_shut() {
+                hours::shut(self, cx);
+            }
+            self.tell_offer(cx);
+        }
     }
 
     /// Tells the network what is on sale, now.

@@ -109,6 +109,7 @@ fn router(state: &Arc<State>, address: SocketAddr) -> Router {
         .route("/v1/peers/{id}", get(node::peer))
         .route("/v1/peers/{id}/ping", get(node::ping))
         .route("/v1/node/why", get(node::why))
+        .route("/v1/node/price", get(owner::price))
         .route("/v1/node/earnings", get(owner::earnings))
         .route("/v1/leases", get(node::leases))
         .route("/v1/drain", post(node::drain))

@@ -94,7 +94,7 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         let most = cx.settings.params.bid_window_max;
         return Err(Refusal::new(DeclineCode::Terms, format!("an auction is open for at most {most}")));
     }
-    selling(provider)?;
+    selling(provider, cx)?;
     if call.slots == 0 {
         return Err(Refusal::new(DeclineCode::Terms, "at least one slot has to be wanted"));
     }
@@ -109,8 +109,16 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         trusted: may_reserve(&call.renter, cx),
         standings: &standings,
     };
-    let quote = provider.desk.quote(&wanted, &asked, call.max_rate, cx.books.room(&call.renter))?;
-    let valid_until = Timestamp(call.closes.0.saturating_add(BID_BEYOND.0));
+    let start = call.start_at.unwrap_or(cx.now.wall);
+    provider.desk.fits_hours(&call.terms, start)?;
+    let quote = provider.desk.quote(&wanted, &asked, call.max_rate, cx.books.room(&call.renter));
+    if let (Err(Refusal { code: DeclineCode::Price, .. }), Some(cap)) = (&quote, call.max_rate) {
+        provider.desk.refuse_cap(&call.requirement, cap);
+    }
+    let quote = quote?;
+    provider.desk.fits_hours(&call.terms, start.saturating_add(quote.ready_in))?;
+    // Nobody gets a word that outlives the owner's hours.
+    let valid_until = call.closes.min(provider.desk.open_until()).saturating_add(BID_BEYOND);
     let bid = Bid {
         announcement: call.hash(),
         renter: call.renter,
@@ -158,13 +166,14 @@ fn may_reserve(renter: &NodeId, cx: &Context<'_>) -> bool {
     cx.settings.open || cx.books.trusted(renter).is_some()
 }
 
-fn selling(provider: &Provider) -> Result<(), Refusal> {
+fn selling(provider: &Provider, cx: &Context<'_>) -> Result<(), Refusal> {
     if provider.draining {
         return Err(Refusal::new(DeclineCode::Closed, "the node is stopping"));
     }
     if provider.paused {
         return Err(Refusal::new(DeclineCode::Closed, "the owner uses the machine"));
     }
+    provider.desk.is_open(cx.now)?;
     if provider.leases.len() >= MAX_LEASES {
         return Err(Refusal::new(DeclineCode::NoCapacity, format!("at most {MAX_LEASES} leases are kept")));
     }
@@ -219,10 +228,12 @@ fn accept(
     if award.accept_by.0.saturating_sub(award.issued.0) > ACCEPT_WITHIN_MS {
         return Err(Refusal::new(DeclineCode::Terms, format!("an award stands for at most {ACCEPT_WITHIN_MS} ms")));
     }
-    selling(provider)?;
+    selling(provider, cx)?;
     basis(provider, &award, cx)?;
     let wanted = Wanted { renter: award.renter, requirement: &award.requirement, terms: &award.terms };
     provider.desk.check(&wanted)?;
+    let start = if award.start > award.issued { award.start } else { cx.now.wall };
+    provider.desk.fits_hours(&award.terms, start)?;
     first_tasks(&award, &work)?;
     let step = award.rate.charge(award.terms.timeout);
     let tasks = u64::try_from(work.len()).unwrap_or(u64::MAX).max(1);
@@ -248,18 +259,23 @@ fn accept(
         trusted: true,
         standings: &standings,
     };
-    let place = provider.desk.place(&wanted, &asked)?;
+    let mut place = provider.desk.place(&wanted, &asked)?;
     let basis = award.basis;
     if asked.start_at.is_some() {
         provider.desk.book(award.lease, &award.requirement, award.slots, place.from, place.until)?;
         preempt::cut(provider, &place, cx);
         wait(provider, award, accepted, work, place.from, cx);
     } else {
+        place.until = place.until.min(provider.desk.leave_by(cx.now));
         provider.desk.take(award.lease, &award.requirement, award.slots, &place)?;
         open(provider, award, accepted, work, place.until, cx);
     }
-    if let Basis::Bid { bid, table: _ } = basis {
-        provider.desk.close_bid(&bid);
+    match basis {
+        Basis::Bid { bid, .. } => {
+            provider.desk.won();
+            provider.desk.close_bid(&bid);
+        }
+        Basis::Ask { .. } => provider.desk.ask_taken(),
     }
     Ok(())
 }
@@ -304,6 +320,7 @@ fn open(
     let id = award.lease;
     let mut lease = Lease::new(award, accepted, cx.settings.boot, cx.now.mono);
     lease.vacate = Some(until).filter(|until| *until < OPEN_ENDED);
+    lease.for_owner = until == provider.desk.leave_by(cx.now);
     lease.slots_open = true;
     cx.out.push(Output::OpenLease(lease.view()));
     let renter = lease.renter();

@@ -63,6 +63,8 @@ pub(super) struct Lease {
     pub(super) reserved: Option<Millis>,
     /// It has to be gone by then.
     pub(super) vacate: Option<Millis>,
+    /// Because the owner's hours are over then.
+    pub(super) for_owner: bool,
     /// Whether something durable could not be said because too much is unacknowledged.
     pub(super) behind: bool,
     pub(super) remark: Text<500>,
@@ -138,6 +140,7 @@ impl Lease {
             begins: None,
             reserved: None,
             vacate: None,
+            for_owner: false,
             behind: false,
             remark: Text::default(),
             award,

@@ -1,6 +1,6 @@
 //! What the network is told of this node: fresh offers, not too often.
 
-use souk_protocol::{Capacity, List, Millis, OFFER_LIFE, Offer, Timestamp};
+use souk_protocol::{Capacity, List, Millis, OFFER_LIFE, Offer, PriceList};
 
 use crate::{
     context::Context,
@@ -11,11 +11,14 @@ use crate::{
 /// Shortest time between two offers because of a changed free capacity.
 const CHANGE_WAIT: Millis = Millis(2_000);
 
+/// Shortest time between two offers because of a changed price.
+const PRICE_WAIT: Millis = Millis(60_000);
+
 /// When an offer was last made and what it said.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
     sequence: u64,
-    last: Option<(Millis, Capacity)>,
+    last: Option<(Millis, Capacity, Option<PriceList>)>,
 }
 
 impl Offers {
@@ -24,8 +27,14 @@ impl Offers {
         if desk.total() == Capacity::default() || draining {
             return None;
         }
-        let Some((at, free)) = self.last else { return Some(Millis::ZERO) };
-        let wait = if free == desk.free() { Millis(OFFER_LIFE.0 >> 1) } else { CHANGE_WAIT };
+        let Some((at, free, asks)) = self.last else { return Some(Millis::ZERO) };
+        let wait = if free != desk.free() {
+            CHANGE_WAIT
+        } else if asks != desk.asks() {
+            PRICE_WAIT
+        } else {
+            Millis(OFFER_LIFE.0 >> 1)
+        };
         Some(at.saturating_add(wait))
     }
 
@@ -48,7 +57,9 @@ impl Offers {
         let asks = desk.asks();
         // The wall clock makes it rise over restarts, the count where the clock stands still.
         self.sequence = self.sequence.saturating_add(1).max(cx.now.wall.0);
-        let expires = Timestamp(cx.now.wall.0.saturating_add(OFFER_LIFE.0));
+        let life = cx.now.wall.saturating_add(OFFER_LIFE);
+        // While it is open an offer ends with the owner's hours; one that says it is closed stands until it opens.
+        let expires = if draining { life } else { life.min(desk.open_until().max(cx.now.wall)) };
         let Some(policy) = desk.policy() else { return };
         let offer = Offer {
             provider: cx.me(),
@@ -76,7 +87,7 @@ impl Offers {
         if let Some(asks) = offer.ask {
             desk.remember_offer(signed.hash(), asks, expires, cx.now.wall);
         }
-        self.last = (!nothing).then_some((cx.now.mono, free));
+        self.last = (!nothing).then_some((cx.now.mono, free, asks));
         cx.out.push(Output::Offer(signed));
     }
 }

@@ -13,7 +13,7 @@
 use souk_protocol::{AttemptEnd, Control, LeaseEnd, LeaseId, Millis, Timestamp};
 
 use super::{
-    Provider, SIDE, end,
+    Provider, SIDE, end, hours,
     lease::{Attempt, Lease, Phase},
     time, work,
 };
@@ -121,7 +121,8 @@ pub(super) fn step(lease: &mut Lease, cx: &mut Context<'_>) {
     let Some(vacate) = lease.vacate else { return };
     let now = cx.now.mono;
     if matches!(lease.phase, Phase::Open) && due(lease).is_some_and(|at| at <= now) {
-        close(lease, "the slots are promised to somebody else", cx);
+        let reason = if lease.for_owner { hours::OVER } else { "the slots are promised to somebody else" };
+        close(lease, reason, cx);
     }
     let over = vacate.saturating_sub(lease.award.terms.stop_grace) <= now;
     if over && matches!(lease.phase, Phase::Ending { .. }) && stoppable(lease) {
@@ -175,7 +176,7 @@ pub(super) fn reclaim(provider: &mut Provider, cx: &mut Context<'_>) {
             continue;
         }
         if may_stop(&lease.award.terms) {
-            give_notice(provider, &id, cx);
+            give_notice(provider, &id, "the owner wants the machine", cx);
         } else {
             end::by_provider(lease, LeaseEnd::Preempted, "the owner wants the machine", None, cx);
             provider.after(&id, cx);
@@ -184,7 +185,7 @@ pub(super) fn reclaim(provider: &mut Provider, cx: &mut Context<'_>) {
 }
 
 /// A lease has to be gone as soon as its terms allow.
-fn give_notice(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
+pub(super) fn give_notice(provider: &mut Provider, id: &LeaseId, reason: &str, cx: &mut Context<'_>) {
     let Some(lease) = provider.leases.get_mut(id) else { return };
     let terms = &lease.award.terms;
     let at = cx.now.mono.saturating_add(terms.notice).saturating_add(terms.stop_grace);
@@ -193,7 +194,7 @@ fn give_notice(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>) {
     if lease.running() > 0 {
         notice(lease, cx);
     }
-    end::by_provider(lease, LeaseEnd::Preempted, "the owner wants the machine", None, cx);
+    end::by_provider(lease, LeaseEnd::Preempted, reason, None, cx);
     provider.after(id, cx);
 }
 
@@ -225,7 +226,7 @@ pub(super) fn shrink(provider: &mut Provider, cx: &mut Context<'_>) {
             continue;
         }
         if may_stop(&lease.award.terms) {
-            give_notice(provider, &id, cx);
+            give_notice(provider, &id, "the owner sells less than before", cx);
         } else {
             end::by_provider(lease, LeaseEnd::Preempted, "the owner sells less than before", None, cx);
             provider.after(&id, cx);
@@ -244,6 +245,7 @@ pub(super) fn plan_anew(provider: &mut Provider, cx: &mut Context<'_>) {
         .collect();
     order.sort_unstable();
     let total = provider.desk.total();
+    let over = provider.desk.leave_by(cx.now);
     provider.desk.clear_schedule();
     for (_, _, _, id) in &order {
         let Some(lease) = provider.leases.get_mut(id) else { continue };
@@ -255,6 +257,9 @@ pub(super) fn plan_anew(provider: &mut Provider, cx: &mut Context<'_>) {
             Some(from) => (from, OPEN_ENDED),
             None if open => {
                 let until = provider.desk.schedule().fits_until(&total, &amount, now).unwrap_or(OPEN_ENDED);
+                let over = hours::leave_by(lease, over, now);
+                let until = until.min(over);
+                lease.for_owner = until == over;
                 lease.vacate = Some(until).filter(|until| *until < OPEN_ENDED);
                 (Millis::ZERO, until)
             }
@@ -310,6 +315,12 @@ pub(super) fn begin_waiting(provider: &mut Provider, cx: &mut Context<'_>) {
             provider.waiting.remove(&id);
             lease.begins = None;
             lease.reserved = Some(now);
+            let over = provider.desk.leave_by(cx.now);
+            if over < lease.vacate.unwrap_or(OPEN_ENDED) {
+                lease.vacate = Some(over);
+                lease.for_owner = true;
+                provider.desk.end_by(&id, over);
+            }
             // Silence counts from now on: before there was nothing to say.
             lease.heard = lease.heard.max(now);
             lease.slots_open = true;

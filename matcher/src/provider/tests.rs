@@ -18,6 +18,7 @@ use crate::{
 mod bidding;
 mod crash;
 mod ending;
+mod hours;
 mod preempting;
 mod property;
 mod working;

@@ -3,7 +3,7 @@
 use souk_protocol::{AttemptEnd, Control, LeaseEnd, LeaseFrame, LeaseId, Millis, NodeId, Text};
 
 use super::{
-    Provider, end,
+    Provider, end, hours,
     lease::{Attempt, Lease, Phase},
     preempt, work,
 };
@@ -129,6 +129,10 @@ pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
         provider.after(&id, cx);
     }
     preempt::shrink(provider, cx);
+    provider.look(cx);
+    if provider.desk.is_shut() {
+        hours::shut(provider, cx);
+    }
     provider.refresh(cx);
 }
 
@@ -145,7 +149,7 @@ pub(super) fn peer_up(provider: &mut Provider, peer: NodeId, cx: &mut Context<'_
 pub(super) fn wake_at(provider: &Provider) -> Option<Millis> {
     let leases = provider.leases.values().filter_map(|lease| lease.due);
     let offer = provider.offers.due(&provider.desk, provider.is_closed());
-    leases.chain(offer).min()
+    leases.chain(offer).chain(provider.desk.look_at()).min()
 }
 
 /// When this lease next needs attention.
@@ -172,6 +176,7 @@ pub(super) fn due(lease: &Lease, settings: &Settings) -> Option<Millis> {
 }
 
 pub(super) fn wake(provider: &mut Provider, cx: &mut Context<'_>) {
+    provider.look(cx);
     let now = cx.now.mono;
     let ready = |lease: &Lease| lease.due.is_some_and(|due| due <= now);
     let ids: Vec<_> = provider.leases.iter().filter(|(_, lease)| ready(lease)).map(|(id, _)| *id).collect();

@@ -172,10 +172,8 @@ async fn peer_view(state: &State, info: PeerInfo) -> Result<Peer, NodeGone> {
 
 /// `GET /v1/node/why`
 pub(super) async fn why(axum::extract::State(state): App) -> Result<Json<NodeWhy>, ApiError> {
-    let look = |trader: &Trader| {
-        let selling = !trader.provider.is_draining() && !trader.provider.capacity().total.cpu.is_zero();
-        (selling, trader.provider.why())
-    };
+    let now = state.node.market().now();
+    let look = move |trader: &Trader| super::owner::why(&trader.provider, now.wall);
     let (selling, because) = state.node.market().with(look).await?;
     Ok(Json(NodeWhy { node: state.node.id(), selling, because }))
 }

@@ -30,6 +30,7 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("get", "/v1/peers/{id}", "a peer", "Peer"),
     ("get", "/v1/peers/{id}/ping", "one round trip to a peer", "Ping"),
     ("get", "/v1/node/why", "why this node does not bid", "NodeWhy"),
+    ("get", "/v1/node/price", "the price of the moment, what it is made of, what the record suggests", "NodePrice"),
     ("get", "/v1/node/earnings", "what came in by local day; days=7", "Earnings"),
     ("get", "/v1/leases", "leases that are not closed", "[LeaseSummary]"),
     ("post", "/v1/drain", "stop selling", "Draining"),

@@ -1,18 +1,46 @@
-//! What the owner of this machine asks: what came in.
+//! What the owner of this machine asks: its price, what came in, why it does not sell.
 
 use std::collections::BTreeMap;
 
 use axum::{Json, extract::Query};
 use serde::Deserialize;
-use souk_matcher::{HourSum, Trader, calendar::Calendar, core_time};
+use souk_matcher::{HourSum, Provider, Reason, Trader, calendar::Calendar, core_time};
 use souk_protocol::{Credits, MilliCpu, Millis, Ppm, Timestamp};
 
 use super::{App, error::ApiError};
-use crate::view::{Day, Earnings};
+use crate::view::{Day, Earnings, NodePrice};
 
 /// Most days of earnings: those of which the hours are kept.
 const MAX_DAYS: u32 = 31;
 const DAY: Millis = Millis::from_hours(24);
+
+/// Whether this node takes work now, and why not or what it did not take.
+pub(super) fn why(provider: &Provider, now: Timestamp) -> (bool, Vec<Reason>) {
+    let desk = provider.desk();
+    let sells = !provider.capacity().total.cpu.is_zero();
+    let mut because = provider.why();
+    if let Some(policy) = desk.policy().filter(|_| desk.is_shut()) {
+        let zone = policy.calendar.zone();
+        let opens = policy.calendar.next_open(now).map(|next| format!("opens at {}", zone.show(next)));
+        let text = format!("closed by the calendar: {}", policy.calendar.why(now));
+        because.insert(0, Reason { code: "hours".to_owned(), text, count: 1, nearest: opens });
+    }
+    (sells && !provider.is_draining() && !provider.is_paused() && !desk.is_shut(), because)
+}
+
+/// `GET /v1/node/price`
+pub(super) async fn price(axum::extract::State(state): App) -> Result<Json<NodePrice>, ApiError> {
+    let now = state.node.market().now();
+    let look = move |trader: &Trader| {
+        let desk = trader.provider.desk();
+        let (policy, made_of, suggestion) = (desk.policy()?, desk.breakdown(now)?, desk.suggestion()?);
+        let view =
+            NodePrice::new(&policy.pricing, policy.floor.cpu, &made_of, desk.record(), &suggestion, (now.wall, true));
+        Some(view)
+    };
+    let price = state.node.market().with(look).await?;
+    price.map(Json).ok_or_else(|| ApiError::missing("this node sells nothing").hint("its role is to buy only"))
+}
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Days {
@@ -27,8 +55,9 @@ pub(super) async fn earnings(
     let days = query.days.unwrap_or(7).clamp(1, MAX_DAYS);
     let now = state.node.market().now().wall;
     let look = move |trader: &Trader| {
+        let calendar = trader.provider.desk().policy().map(|policy| policy.calendar.clone()).unwrap_or_default();
         let hours: Vec<(Timestamp, HourSum)> = trader.books.takings().collect();
-        (Calendar::default(), trader.provider.capacity().total.cpu, hours, trader.provider.why())
+        (calendar, trader.provider.capacity().total.cpu, hours, trader.provider.why())
     };
     let (calendar, cores, hours, missed) = state.node.market().with(look).await?;
     let days = by_day(&calendar, cores, &hours, now, days);

@@ -21,6 +21,7 @@ use crate::{
 };
 
 mod earnings;
+mod price;
 mod schedule;
 
 #[derive(Debug, Clone, Subcommand)]
@@ -36,6 +37,9 @@ pub(crate) enum NodeCommand {
     /// Show when this machine is for sale, by souk.toml; needs no running node.
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
+    /// Show the price of the moment and why, or what would earn more.
+    #[command(subcommand)]
+    Price(price::PriceCommand),
     /// Show what came in by day, how full the machine was, and what was missed.
     Earnings(earnings::EarningsArgs),
 }
@@ -47,6 +51,7 @@ pub(crate) async fn run(context: &Context, command: NodeCommand) -> Result<Exit,
         NodeCommand::Doctor => doctor(context).await,
         NodeCommand::Why => why(context).await,
         NodeCommand::Schedule(command) => schedule::run(context, &command),
+        NodeCommand::Price(command) => price::run(context, command).await,
         NodeCommand::Earnings(args) => earnings::run(context, &args).await,
     }
 }

@@ -93,21 +93,7 @@ pub(super) fn list(r: &mut Reader, role: Role) -> Vec<Missing> {
     if pricing::has_gpus(r) {
         add(r, "pricing", "prices of GPUs, none are sold", false);
     }
-    add(r, "pricing.peak", "peak prices", role.sells());
-    if !r.says("pricing.strategy", "fixed") {
-        add(r, "pricing.strategy", "adaptive prices, the ask is used as it is", false);
-    }
-    add(r, "pricing.power", "the price of power as a floor", role.sells());
-    for (field, what) in [
-        ("windows", "availability windows"),
-        ("except", "exceptions to availability"),
-        ("require_idle", "waiting for an idle machine"),
-        ("at_window_end", "an end of windows"),
-        ("notice", "notice before a window ends"),
-        ("timezone", "availability windows"),
-    ] {
-        add(r, &format!("availability.{field}"), what, role.sells());
-    }
+    add(r, "availability.require_idle", "waiting for an idle machine", role.sells());
     if r.lists("workloads.runtimes", "oci") {
         add(r, "workloads.runtimes", "containers, only wasm is sold", false);
     }

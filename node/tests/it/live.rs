@@ -5,6 +5,7 @@ mod array;
 mod book;
 mod crash;
 mod guests;
+mod hours;
 mod join;
 mod lab;
 mod lock;

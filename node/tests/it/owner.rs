@@ -77,6 +77,24 @@ fn without_windows_a_node_is_always_open() {
 }
 
 #[test]
+fn a_price_is_shown_with_each_of_its_parts() {
+    let home = home(FILE);
+    let price = home.run(&["node", "price", "show", "--json"]).json();
+    assert_eq!((price["running"].as_bool(), price["utilisation"].as_str()), (Some(false), Some("0.7")));
+    // 0.7 of the ask is 0.0056, the power of ten watts 0.006.
+    let core = &price["components"][0];
+    assert_eq!((core["price"].as_str(), core["because"].as_str()), (Some("0.006000 CR/h"), Some("power")));
+    let memory = &price["components"][1];
+    assert_eq!((memory["price"].as_str(), memory["because"].as_str()), (Some("0.001050 CR/h"), Some("ask")));
+    assert_eq!((price["power"]["per_core"].as_str(), price["power"]["estimated"].as_bool()), (Some("10W"), Some(true)));
+    assert_eq!(price["suggestion"]["verdict"], "too-little-data");
+    let table = home.run(&["node", "price", "show"]);
+    assert!(table.stdout.contains("an estimate; set pricing.power.per_core"), "{table:?}");
+    let text = home.run(&["node", "price", "suggest"]);
+    assert_eq!(text.stdout, "too-little-data: 0 answers since the start, 20 are needed\n");
+}
+
+#[test]
 fn earnings_need_a_running_node() {
     assert_eq!(home("version = 1\n").run(&["node", "earnings"]).code, Some(3));
 }

@@ -2,7 +2,7 @@ use souk_protocol::{Announcement, Bid, Lost, Ppm, Tally};
 
 use super::*;
 
-fn call(stall: &Stall) -> Announcement {
+pub(super) fn call(stall: &Stall) -> Announcement {
     Announcement {
         renter: stall.renter_id(),
         network: NETWORK,
@@ -21,12 +21,12 @@ fn call(stall: &Stall) -> Announcement {
     }
 }
 
-fn announce(stall: &mut Stall, call: &Announcement) -> Vec<Output> {
+pub(super) fn announce(stall: &mut Stall, call: &Announcement) -> Vec<Output> {
     let signed = Signed::sign(call, &stall.renter).unwrap().into_signed();
     stall.message(Message::Announce(signed))
 }
 
-fn bid(stall: &Stall, out: &[Output]) -> Verified<Bid> {
+pub(super) fn bid(stall: &Stall, out: &[Output]) -> Verified<Bid> {
     let bid = out.iter().find_map(|output| match output {
         Output::Send { message: Message::Bid(bid), .. } => Some(bid.verify(&stall.renter).unwrap()),
         _ => None,
