@@ -60,12 +60,12 @@ pub struct StudyPlan {
 }
 
 impl Default for StudyPlan {
-    /// Two days on 64 GPUs, or so, ten times.
+    /// Two days on 40 GPUs, or so, ten times.
     fn default() -> Self {
         Self {
             trace: None,
-            jobs: 4_000,
-            gpus: 64,
+            jobs: 2_500,
+            gpus: 40,
             loads: vec![700_000, 900_000, 1_100_000],
             first_seed: 1,
             seeds: 10,
