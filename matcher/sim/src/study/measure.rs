@@ -44,6 +44,8 @@ pub struct TierFigures {
 pub struct Figures {
     /// Busy GPU time over capacity, in the span of the arrivals.
     pub utilisation: u64,
+    /// The part of it whose result counts.
+    pub useful: u64,
     /// Jobs that were done, of all.
     pub filled: u64,
     /// By tier, in the order of [`TIERS`].
@@ -77,10 +79,12 @@ impl Figures {
         let done: Vec<_> = all.iter().filter(|(_, fate)| fate.end.is_some()).copied().collect();
         let span = demand.span();
         let capacity = u128::from(fleet.gpu().0) * u128::from(span.0);
-        let (mut busy, mut used, mut wasted) = (0, 0, 0);
+        let (mut busy, mut useful, mut used, mut wasted) = (0, 0, 0, 0);
         for stay in &story.stays {
             let held = |to: Millis| u128::from(stay.gpu.0) * u128::from(to.0.saturating_sub(stay.from.0));
-            busy += held(stay.to.min(span));
+            let within = held(stay.to.min(span));
+            busy += within;
+            useful += if stay.is_useful { within } else { 0 };
             used += held(stay.to);
             wasted += if stay.is_useful { 0 } else { held(stay.to) };
         }
@@ -89,6 +93,7 @@ impl Figures {
         let earned: u128 = incomes.iter().map(|(income, _)| u128::from(*income)).sum();
         Self {
             utilisation: share(busy, capacity),
+            useful: share(useful, capacity),
             filled: share(done.len() as u128, u128::from(jobs)),
             tiers: TIERS.map(|tier| TierFigures::of(tier, &all)),
             slowdown: mean(done.iter().map(|(request, fate)| slowdown(request, fate))),
@@ -280,7 +285,7 @@ mod tests {
         (story.conflicts, story.messages, story.nodes) = (3, 70, 7);
         let figures = Figures::of(&demand, &fleet, &story);
         // Of four GPU hours one, a quarter and a half were busy.
-        assert_eq!((figures.utilisation, figures.filled), (437_500, 666_666));
+        assert_eq!((figures.utilisation, figures.useful, figures.filled), (437_500, 375_000, 666_666));
         assert_eq!(figures.wasted, 250 * 1_000_000 / 2_750);
         assert_eq!((figures.preempted, figures.conflicts, figures.messages), (33_333, 100_000, 10));
         assert_eq!((figures.income, figures.gini), (125, 300_000));
