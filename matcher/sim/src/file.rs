@@ -10,12 +10,14 @@ use crate::{
     random::MILLION,
     region::Regions,
     scenario::{Discovery, Engine, Faults, Latency, PlannedCut, Scenario, Workload},
+    study::StudyPlan,
     time::Micros,
 };
 
 mod generate;
 mod read;
 mod reader;
+mod study;
 
 /// Largest scenario file, in bytes.
 pub const MAX_SCENARIO_FILE: usize = 64 * 1024;
@@ -59,6 +61,8 @@ pub struct ScenarioFile {
     pub churn: Option<Churn>,
     /// Cuts through the network.
     pub cuts: Vec<PlannedCut>,
+    /// A study of policies, in place of the machines and jobs.
+    pub study: Option<StudyPlan>,
 }
 
 /// What is for sale.

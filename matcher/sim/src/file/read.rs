@@ -57,6 +57,7 @@ pub(super) fn read(text: &str) -> Result<ScenarioFile, Vec<Problem>> {
         ),
         churn: churn(&mut r),
         cuts: Vec::new(),
+        study: None,
     };
     for (field, count) in [("nodes.renters", file.renters), ("nodes.providers", file.providers)] {
         if count > nodes {
@@ -64,8 +65,9 @@ pub(super) fn read(text: &str) -> Result<ScenarioFile, Vec<Problem>> {
         }
     }
     let cuts = cuts(&mut r, &file.regions);
+    let study = super::study::study(&mut r, file.seeds, &file.policies);
     let problems = r.finish();
-    if problems.is_empty() { Ok(ScenarioFile { cuts, ..file }) } else { Err(problems) }
+    if problems.is_empty() { Ok(ScenarioFile { cuts, study, ..file }) } else { Err(problems) }
 }
 
 fn size(number: u64) -> usize {

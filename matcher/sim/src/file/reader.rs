@@ -277,7 +277,8 @@ fn plain(value: &DeValue<'_>) -> Value {
     }
 }
 
-fn thousandths(digits: &str) -> Option<u32> {
+/// A decimal number of at least zero, in thousandths.
+pub(super) fn thousandths(digits: &str) -> Option<u32> {
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     if part.len() > 3 {
         return None;
