@@ -23,6 +23,7 @@ mod souk;
 mod compare;
 mod measure;
 
+mod page;
 mod run;
 mod table;
 

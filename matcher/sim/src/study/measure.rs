@@ -3,6 +3,7 @@
 //! All in whole numbers, so that a seed gives the same report on every machine: shares in millionths, times in
 //! milliseconds, money in micro-credits.
 
+use serde::Serialize;
 use souk_protocol::{Millis, Tier};
 
 use super::{
@@ -19,7 +20,7 @@ const DRAWS: usize = 2_000;
 pub const TIERS: [Tier; 3] = [Tier::Gold, Tier::Silver, Tier::Bronze];
 
 /// Figures of the jobs of one tier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct TierFigures {
     /// Jobs.
     pub jobs: u64,
@@ -40,7 +41,7 @@ pub struct TierFigures {
 }
 
 /// Figures of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Figures {
     /// Busy GPU time over capacity, in the span of the arrivals.
     pub utilisation: u64,

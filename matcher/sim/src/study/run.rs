@@ -6,6 +6,7 @@ use std::{
     thread,
 };
 
+use serde::Serialize;
 use souk_protocol::Millis;
 
 use super::{
@@ -78,7 +79,7 @@ impl Default for StudyPlan {
 }
 
 /// Figures of all policies at one load.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AtLoad {
     /// The load, in millionths.
     pub load: u64,
@@ -89,7 +90,7 @@ pub struct AtLoad {
 }
 
 /// How near a policy comes to the best that could be done with small instances.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Efficiency {
     /// The policy.
     pub policy: String,
@@ -100,7 +101,7 @@ pub struct Efficiency {
 }
 
 /// What was hoped for, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Aim {
     /// Of what.
     pub what: String,
@@ -113,7 +114,7 @@ pub struct Aim {
 }
 
 /// What came of a study.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Study {
     /// What was simulated and how, in a line: never shown without.
     pub label: String,

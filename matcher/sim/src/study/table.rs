@@ -15,7 +15,7 @@ const AIM_UTILISATION: u64 = 940_000;
 const AIM_LESS: (i64, i64) = (300_000, 700_000);
 
 /// Percent with a decimal, of millionths.
-fn percent(ppm: u64) -> String {
+pub(super) fn percent(ppm: u64) -> String {
     format!("{}.{}", ppm / 10_000, ppm / 1_000 % 10)
 }
 
@@ -25,7 +25,7 @@ fn credits(micro: u64) -> String {
 }
 
 /// A stretch of milliseconds for people.
-fn time(ms: u64) -> String {
+pub(super) fn time(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -40,16 +40,16 @@ fn tenths(thousandths: u64) -> String {
 }
 
 /// Mean and bounds, shown in the same way.
-fn bounds(estimate: Estimate, show: impl Fn(u64) -> String) -> String {
+pub(super) fn bounds(estimate: Estimate, show: impl Fn(u64) -> String) -> String {
     format!("{} ({}-{})", show(estimate.mean), show(estimate.low), show(estimate.high))
 }
 
 /// One figure of a run.
-type Figure = fn(&Figures) -> u64;
+pub(super) type Figure = fn(&Figures) -> u64;
 /// A line of the table: its name and how a policy's estimate is shown.
-type Line = (&'static str, Figure, fn(u64) -> String);
+pub(super) type Line = (&'static str, Figure, fn(u64) -> String);
 
-const LINES: [Line; 27] = [
+pub(super) const LINES: [Line; 27] = [
     ("utilisation, %", |f| f.utilisation, percent),
     ("  by work that counts", |f| f.useful, percent),
     ("jobs done, %", |f| f.filled, percent),
