@@ -15,6 +15,7 @@ use crate::{
     record::Verdict,
 };
 
+mod pace;
 mod task;
 
 pub use task::{Attempt, AttemptState, Task};
@@ -43,6 +44,7 @@ pub struct Job {
     reserved: Credits,
     spent: Credits,
     started: bool,
+    pace: pace::Pace,
     leases: Vec<LeaseId>,
     reports: Vec<AuctionReport>,
     /// What happened to its leases.
@@ -87,6 +89,7 @@ impl Job {
             reserved: Credits::ZERO,
             spent: Credits::ZERO,
             started: false,
+            pace: pace::Pace::default(),
             leases: Vec::new(),
             reports: Vec::new(),
             notes: Vec::new(),
@@ -310,6 +313,25 @@ impl Job {
         retries && !self.queue.contains(&task) && !self.promised.contains(&task) && self.requeue(task)
     }
 
+    /// How long after it was handed out a task gets a second attempt: only once every task is handed out and few are
+    /// left, so that nobody waits for it, and while more may run at once.
+    pub(crate) fn straggles_after(&self) -> Option<Millis> {
+        let all = self.spec.task_count();
+        let left = all.saturating_sub(self.done).saturating_sub(self.failed);
+        let few = left <= (all / 10).max(1) && left > 0;
+        let waits = !self.queue.is_empty() || !self.promised.is_empty();
+        let room = self.open < self.spec.array.max_parallel.max(1);
+        if self.state.is_final() || waits || !few || !room || !self.spec.retry.on.contains(&RetryOn::Lost) {
+            return None;
+        }
+        self.pace.limit()
+    }
+
+    /// Whether a task under way may get a second attempt beside the first.
+    pub(crate) fn may_double(&self, index: u32) -> bool {
+        self.task(index).is_some_and(|task| !task.is_final() && task.open().count() == 1 && task.may_try(&self.spec))
+    }
+
     /// The provider is heard again: no second attempt is needed.
     pub(crate) fn trust_again(&mut self, task: u32) {
         self.queue.remove(&task);
@@ -442,6 +464,7 @@ impl Job {
         match (was_final, after) {
             (false, TaskState::Done) => {
                 self.done = self.done.saturating_add(1);
+                self.pace.note(closing.run);
                 self.queue.remove(&id.task);
             }
             (false, TaskState::Failed) => {

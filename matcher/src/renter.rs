@@ -34,6 +34,7 @@ mod lease;
 mod place;
 mod results;
 mod search;
+mod straggle;
 mod time;
 mod views;
 mod work;

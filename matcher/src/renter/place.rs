@@ -77,11 +77,14 @@ impl Renter {
     /// Slots still to be found.
     pub(super) fn wanted(&self, id: &JobId) -> u32 {
         let Some(job) = self.jobs.get(id) else { return 0 };
+        // Free slots of a provider that already runs all the tasks that wait are no use to them.
+        let may_take =
+            |lease: &Lease| lease.is_usable() && !lease.is_full() && self.next_task(job, &lease.provider()).is_some();
         let (mut held, mut running) = (0u32, 0usize);
         for lease in self.by_job.get(id).into_iter().flatten().filter_map(|id| self.leases.get(id)) {
             match lease.phase {
                 Phase::Awarded(_) => held = held.saturating_add(lease.award.slots),
-                Phase::Open if lease.is_usable() && !lease.is_full() => held = held.saturating_add(lease.award.slots),
+                Phase::Open if may_take(lease) => held = held.saturating_add(lease.award.slots),
                 Phase::Open | Phase::Ending { .. } if !lease.unknown => held = held.saturating_add(count(lease.busy())),
                 _ => continue,
             }

@@ -20,6 +20,7 @@ mod hand;
 mod limits;
 mod property;
 mod replay;
+mod straggle;
 
 pub(super) const JOB: JobId = JobId([7; 32]);
 

@@ -78,7 +78,10 @@ impl Renter {
     pub(crate) fn wake_at(&self) -> Option<Millis> {
         let leases = self.live_leases.iter().filter_map(|id| self.leases.get(id)).filter_map(Lease::due);
         let jobs = self.placing.iter().filter_map(|(id, placing)| {
-            [placing.due(), self.start_ends(id), self.patience_ends(id)].into_iter().flatten().min()
+            [placing.due(), self.start_ends(id), self.patience_ends(id), self.straggles_at(id)]
+                .into_iter()
+                .flatten()
+                .min()
         });
         leases.chain(jobs).min()
     }
@@ -121,6 +124,9 @@ impl Renter {
             return self.finish(id, JobState::Expired, hints, cx);
         }
         self.close_auction(id, cx);
+        if self.double(id, cx) {
+            self.pump(id, cx);
+        }
         if passed(retry) {
             if let Some(placing) = self.placing.get_mut(id) {
                 placing.try_again(now);
