@@ -234,6 +234,9 @@ impl Books {
     fn open(&mut self, award: &Signed<Award>, side: Party) {
         if let Ok(award) = award.peek() {
             let peer = if side == Party::Renter { award.provider } else { award.renter };
+            if peer == self.me {
+                return; // a node owes itself nothing
+            }
             let entry = || Entry::new(peer, award.rate, award.terms.timeout);
             let is_new = !self.leases.contains_key(&(award.lease, side));
             if is_new && side == Party::Provider {

@@ -9,7 +9,9 @@ use souk_protocol::{
 
 use crate::{
     books::Books,
+    desk::Desk,
     event::{Notice, Now, Output, Settings, Token},
+    local,
     record::Record,
 };
 
@@ -77,6 +79,8 @@ pub(crate) struct Context<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) books: &'a mut Books,
     pub(crate) waiting: &'a mut Waiting,
+    /// What this node could do for itself; not there while the provider's side handles something.
+    pub(crate) local: Option<&'a Desk>,
     pub(crate) out: &'a mut Vec<Output>,
 }
 
@@ -90,6 +94,11 @@ impl Context<'_> {
     /// This node.
     pub(crate) fn me(&self) -> NodeId {
         self.keys.id()
+    }
+
+    /// The boot number of this node as the provider of `renter`.
+    pub(crate) fn provider_boot(&self, renter: &NodeId) -> u64 {
+        if *renter == self.me() { local::boot(self.settings.boot) } else { self.settings.boot }
     }
 
     /// Signs a document of this node. A document that does not fit its type is a bug of the caller, answered `None`.

@@ -99,6 +99,8 @@ pub struct Policy {
     pub stranger_limit: Credits,
     /// Most all strangers together may owe.
     pub strangers_limit: Credits,
+    /// Whether it is for this node's own jobs alone: others are told nothing and sold nothing.
+    pub own_only: bool,
     /// Renters never worked for.
     pub deny: Vec<NodeId>,
     /// Where this node can be dialled.

@@ -42,6 +42,7 @@ mod channel;
 mod transfer;
 
 mod desk;
+mod local;
 mod provider;
 
 pub mod auction;

@@ -31,6 +31,7 @@ mod fold;
 mod frames;
 mod known;
 mod lease;
+mod own;
 mod place;
 mod results;
 mod search;
@@ -201,6 +202,23 @@ impl Renter {
                 }
                 self.pump(&id, cx);
             }
+        }
+    }
+
+    /// This node has more room for its own work than before.
+    pub(crate) fn local_room(&mut self, cx: &mut Context<'_>) {
+        let me = cx.me();
+        let waiting: Vec<_> =
+            self.placing.iter().filter(|(_, placing)| placing.retry_at.is_some()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            if !self.local_slots(&id, cx).is_some_and(|slots| slots.is_ok()) {
+                continue;
+            }
+            if let Some(placing) = self.placing.get_mut(&id) {
+                placing.retry_at = None;
+                placing.refused.remove(&me);
+            }
+            self.pump(&id, cx);
         }
     }
 

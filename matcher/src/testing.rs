@@ -100,6 +100,7 @@ pub(crate) fn policy() -> Policy {
         notice: Millis(600_000),
         stranger_limit: Credits(50_000),
         strangers_limit: Credits(1_000_000),
+        own_only: false,
         deny: Vec::new(),
         addresses: Vec::new(),
     }

@@ -109,6 +109,8 @@ struct Shared {
     ended: CancellationToken,
     // Taken once each. A lock, because `Net` is shared; held for a moment only.
     incoming: Mutex<(Option<Incoming>, Option<Incoming>)>,
+    /// Where streams to this node itself go: logs, blobs. Weak, so that they end with the network task.
+    own: (mpsc::WeakSender<Stream>, mpsc::WeakSender<Stream>),
 }
 
 impl Drop for Shared {
@@ -165,6 +167,7 @@ impl Net {
         let (frames_in, frames) = mpsc::channel(FRAME_QUEUE);
         let (log_in, log) = mpsc::channel(INCOMING_QUEUE);
         let (blob_in, blob) = mpsc::channel(INCOMING_QUEUE);
+        let own = (log_in.downgrade(), blob_in.downgrade());
         let stop = CancellationToken::new();
         let ended = CancellationToken::new();
 
@@ -201,7 +204,7 @@ impl Net {
         let runtime = tokio::runtime::Handle::current();
         let outbox = Arc::new(Outbox::new(commands_in.clone(), notices_in, runtime, stop.clone()));
         let incoming = Mutex::new((Some(Incoming(log)), Some(Incoming(blob))));
-        let net = Self(Arc::new(Shared { id, commands: commands_in, outbox, stop, ended, incoming }));
+        let net = Self(Arc::new(Shared { id, commands: commands_in, outbox, stop, ended, incoming, own }));
         Ok((net, NetEvents { control, frames }))
     }
 
@@ -288,7 +291,24 @@ impl Net {
     /// # Errors
     /// [`OpenError`]. That the peer does not know the protocol may show at the first read only.
     pub async fn open_stream(&self, peer: NodeId, protocol: Protocol) -> Result<Stream, OpenError> {
+        if peer == self.0.id {
+            return self.open_own(protocol);
+        }
         self.open(peer, protocol.kind()).await.map(|stream| Stream::new(stream, peer, None))
+    }
+
+    /// A stream to this node itself, which takes it like one of a peer: a job may run on its own node.
+    fn open_own(&self, protocol: Protocol) -> Result<Stream, OpenError> {
+        let to = match protocol {
+            Protocol::Log => &self.0.own.0,
+            Protocol::Blob => &self.0.own.1,
+        };
+        let (here, there) = Stream::pair(self.0.id);
+        match to.upgrade().ok_or(OpenError::Stopped)?.try_send(there) {
+            Ok(()) => Ok(here),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(OpenError::Busy),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(OpenError::Stopped),
+        }
     }
 
     async fn open(&self, peer: NodeId, kind: Kind) -> Result<libp2p::Stream, OpenError> {

@@ -148,8 +148,16 @@ impl Node {
             cache_dir: config.data.join("modules"),
             secret: blake3::derive_key("souk/1/module-cache", &config.secret),
         });
-        if config.policy.is_some() {
-            pool.warm().await?;
+        let mut policy = config.policy;
+        if let Some(wanted) = &policy
+            && let Err(error) = pool.warm().await
+        {
+            if !wanted.own_only {
+                return Err(error.into());
+            }
+            // Its jobs may still go to the market.
+            warn!(%error, "this machine cannot isolate work, so jobs do not run here");
+            policy = None;
         }
         let partners = Partners::load(config.data.join("partners.json"));
         let (net, events) = Net::start(NetConfig {
@@ -222,7 +230,7 @@ impl Node {
         let (met, meetings) = mpsc::channel(partners::QUEUE);
         tasks.spawn(partners.run(net.clone(), market.feed().clone(), meetings, stop.child_token()));
         tasks.spawn(pump(events, market.clone(), offers, met, stop.child_token()));
-        if let Some(policy) = config.policy {
+        if let Some(policy) = policy {
             tell_policy(&market, &net, policy).await;
         }
         info!(id = %id.short(), records = report.records, "node is up");

@@ -597,6 +597,9 @@ pub struct OfferView {
     /// When the offer ends.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
+    /// Whether it is this node itself, which works for its own jobs free.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub local: bool,
 }
 
 /// What a job may cost.

@@ -283,6 +283,7 @@ pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) 
         notice: Millis(600_000),
         stranger_limit: scenario.stranger_limit,
         strangers_limit: scenario.params.credit.strangers,
+        own_only: false,
         deny: Vec::new(),
         addresses: Vec::new(),
     }
@@ -345,6 +346,7 @@ fn planned_policy(scenario: &Scenario, node: usize, machine: Option<&Machine>) -
         notice: Millis(600_000),
         stranger_limit: scenario.stranger_limit,
         strangers_limit: scenario.params.credit.strangers,
+        own_only: false,
         deny: Vec::new(),
         addresses: Vec::new(),
     }

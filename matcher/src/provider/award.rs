@@ -94,7 +94,7 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         let most = cx.settings.params.bid_window_max;
         return Err(Refusal::new(DeclineCode::Terms, format!("an auction is open for at most {most}")));
     }
-    selling(provider, cx)?;
+    selling(provider, &call.renter, cx)?;
     if call.slots == 0 {
         return Err(Refusal::new(DeclineCode::Terms, "at least one slot has to be wanted"));
     }
@@ -166,7 +166,10 @@ fn may_reserve(renter: &NodeId, cx: &Context<'_>) -> bool {
     cx.settings.open || cx.books.trusted(renter).is_some()
 }
 
-fn selling(provider: &Provider, cx: &Context<'_>) -> Result<(), Refusal> {
+fn selling(provider: &Provider, renter: &NodeId, cx: &Context<'_>) -> Result<(), Refusal> {
+    if *renter != cx.me() && provider.desk.policy().is_some_and(|policy| policy.own_only) {
+        return Err(Refusal::new(DeclineCode::Closed, "the node works for itself alone"));
+    }
     if provider.draining {
         return Err(Refusal::new(DeclineCode::Closed, "the node is stopping"));
     }
@@ -228,7 +231,7 @@ fn accept(
     if award.accept_by.0.saturating_sub(award.issued.0) > ACCEPT_WITHIN_MS {
         return Err(Refusal::new(DeclineCode::Terms, format!("an award stands for at most {ACCEPT_WITHIN_MS} ms")));
     }
-    selling(provider, cx)?;
+    selling(provider, &award.renter, cx)?;
     basis(provider, &award, cx)?;
     let wanted = Wanted { renter: award.renter, requirement: &award.requirement, terms: &award.terms };
     provider.desk.check(&wanted)?;
@@ -318,7 +321,8 @@ fn open(
     let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
     let answer = Control::Accepted(accepted.signed().clone());
     let id = award.lease;
-    let mut lease = Lease::new(award, accepted, cx.settings.boot, cx.now.mono);
+    let boot = cx.provider_boot(&award.renter);
+    let mut lease = Lease::new(award, accepted, boot, cx.now.mono);
     lease.vacate = Some(until).filter(|until| *until < OPEN_ENDED);
     lease.for_owner = until == provider.desk.leave_by(cx.now);
     lease.slots_open = true;
@@ -340,6 +344,12 @@ fn basis(provider: &Provider, award: &Award, cx: &Context<'_>) -> Result<(), Ref
     let unknown = |nearest: &str| Err(Refusal::new(DeclineCode::Unknown, nearest));
     if award.slots == 0 {
         return Err(Refusal::new(DeclineCode::Terms, "a lease has at least one slot"));
+    }
+    if award.renter == cx.me() {
+        return match award.rate.is_zero() {
+            true => Ok(()), // a node owes itself nothing
+            false => Err(Refusal::new(DeclineCode::Price, "work for this node itself is free")),
+        };
     }
     match award.basis {
         Basis::Bid { bid, table: _ } => {
@@ -397,6 +407,9 @@ fn first_tasks(award: &Award, tasks: &[Work]) -> Result<(), Refusal> {
 }
 
 fn lend(award: &Award, extra: Credits, cx: &mut Context<'_>) -> Result<(), Refusal> {
+    if award.renter == cx.me() {
+        return Ok(());
+    }
     cx.books.age(cx.now.wall);
     let blocked = cx.books.may_start(&award.renter, extra);
     blocked.map_err(|blocked| Refusal::new(DeclineCode::NoCredit, blocked.to_string()))

@@ -24,7 +24,7 @@ pub(super) struct Offers {
 impl Offers {
     /// When the next offer is due.
     pub(super) fn due(&self, desk: &Desk, draining: bool) -> Option<Millis> {
-        if desk.total() == Capacity::default() || draining {
+        if sells_nothing(desk) || draining {
             return None;
         }
         let Some((at, free, asks)) = self.last else { return Some(Millis::ZERO) };
@@ -47,13 +47,13 @@ impl Offers {
 
     /// Makes an offer now. One that sells nothing replaces the one before; if there was none, nothing is said.
     pub(super) fn announce(&mut self, desk: &mut Desk, draining: bool, cx: &mut Context<'_>) {
-        let nothing = desk.total() == Capacity::default();
+        let nothing = sells_nothing(desk);
         if nothing && self.last.is_none() {
             return;
         }
-        let free = if draining { Capacity::default() } else { desk.free() };
+        let free = if draining || nothing { Capacity::default() } else { desk.free() };
         // One that has stopped selling has no room that could come free: nobody is to wait for it.
-        let sold = |policy: &Policy| if draining { Capacity::default() } else { policy.total };
+        let sold = |policy: &Policy| if draining || nothing { Capacity::default() } else { policy.total };
         let asks = desk.asks();
         // The wall clock makes it rise over restarts, the count where the clock stands still.
         self.sequence = self.sequence.saturating_add(1).max(cx.now.wall.0);
@@ -90,6 +90,11 @@ impl Offers {
         self.last = (!nothing).then_some((cx.now.mono, free, asks));
         cx.out.push(Output::Offer(signed));
     }
+}
+
+/// Whether there is nothing to tell others of.
+fn sells_nothing(desk: &Desk) -> bool {
+    desk.total() == Capacity::default() || desk.policy().is_none_or(|policy| policy.own_only)
 }
 
 /// As many as an offer can name.

@@ -49,7 +49,11 @@ impl Renter {
             return;
         }
         placing.retry_at = None;
-        if placing.table.is_some() {
+        let (wanted, goes_on) = self.award_local(id, wanted, cx);
+        if wanted == 0 || !goes_on {
+            return;
+        }
+        if self.placing.get(id).is_some_and(|placing| placing.table.is_some()) {
             return self.award_by_table(id, wanted, cx);
         }
         let Some(job) = self.jobs.get(id) else { return };

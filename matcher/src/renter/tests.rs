@@ -18,6 +18,7 @@ mod auctions;
 mod faults;
 mod hand;
 mod limits;
+mod own;
 mod property;
 mod replay;
 mod straggle;
@@ -99,6 +100,11 @@ pub(super) fn priced(cpu: u64, memory: u64) -> Policy {
 
 impl World {
     pub(super) fn new(policies: Vec<Policy>) -> Self {
+        Self::with_own(None, policies)
+    }
+
+    /// A renter that has capacity of its own.
+    pub(super) fn with_own(own: Option<Policy>, policies: Vec<Policy>) -> Self {
         let mut world = Self {
             machines: Vec::new(),
             ids: BTreeMap::new(),
@@ -117,7 +123,7 @@ impl World {
             collectable: true,
             replay: false,
         };
-        for (index, policy) in std::iter::once(None).chain(policies.into_iter().map(Some)).enumerate() {
+        for (index, policy) in std::iter::once(own).chain(policies.into_iter().map(Some)).enumerate() {
             let seed = 10 + u8::try_from(index).unwrap();
             let trader = Trader::new(settings(1), Arc::new(TestKeys::new(seed)));
             world.ids.insert(trader.id(), index);

@@ -165,9 +165,15 @@ impl Renter {
         self.leases.get(id).and_then(Lease::receipt_file)
     }
 
-    /// What `spec` would find among the live offers.
-    #[must_use]
-    pub fn plan(&self, spec: &JobSpec, books: &Books, settings: &Settings, now: Timestamp) -> Plan {
+    /// What `spec` would find: `local` and the live offers.
+    pub(crate) fn plan(
+        &self,
+        spec: &JobSpec,
+        local: Option<PlannedOffer>,
+        books: &Books,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Plan {
         let demand = Demand {
             requirement: &spec.requirement,
             terms: &spec.terms,
@@ -202,11 +208,14 @@ impl Renter {
             .collect();
         let root = rank::root(candidates.iter().map(|candidate| candidate.document));
         let ranked = rank::rank(candidates, &root, spec.terms.timeout, loss);
-        let offers: Vec<_> = ranked.iter().filter_map(|candidate| self.planned(candidate, spec)).collect();
+        let seen = found.seen.saturating_add(u32::from(local.is_some()));
+        // This node itself comes first, whatever the rank: it is filled first.
+        let market = ranked.iter().filter_map(|candidate| self.planned(candidate, spec));
+        let offers: Vec<_> = local.into_iter().chain(market).collect();
         let (low, high) = estimate(spec, &offers);
         Plan {
             matched: crate::auction::count(offers.len()),
-            seen: found.seen,
+            seen,
             low,
             high,
             cap: spec.market.budget,

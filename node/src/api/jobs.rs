@@ -400,6 +400,8 @@ pub(super) async fn receipts(
     let look = move |trader: &Trader| {
         let found = trader.renter.job(&job)?;
         let receipts = found.leases().iter().filter_map(|lease| trader.renter.receipt(lease));
+        // What a node did for itself proves nothing to anybody.
+        let receipts = receipts.filter(|receipt| receipt.provider != receipt.renter);
         Some(receipts.map(|receipt| receipt_view(&receipt)).collect::<Vec<_>>())
     };
     state.node.market().with(look).await?.map(Json).ok_or_else(|| no_job(&id))

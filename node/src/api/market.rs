@@ -104,6 +104,7 @@ fn offer_view(offer: &Offer, rtt: Option<Millis>, reliability: Option<Ppm>) -> O
         cpu: offer.total.cpu.to_string(),
         memory: offer.total.memory.short(),
         expires: Some(offer.expires),
+        local: false,
     }
 }
 
@@ -116,12 +117,13 @@ pub(super) async fn plan(
     let request = describe(&spec);
     let now = state.node.market().now().wall;
     let look = move |trader: &Trader| {
-        let plan = trader.renter.plan(&spec, &trader.books, trader.settings(), now);
+        let plan = trader.plan(&spec, now);
         let offers: std::collections::BTreeMap<_, _> =
             trader.renter.offers(now).map(|offer| (offer.provider, (offer.total, offer.expires))).collect();
         (plan, offers)
     };
     let (plan, offers) = state.node.market().with(look).await?;
+    let me = state.node.id();
     let Plan { offers: planned, matched, seen, low, high, cap, near_misses } = plan;
     let rows = planned.into_iter().take(SHOWN).map(|offer| {
         let known = offers.get(&offer.provider);
@@ -140,6 +142,7 @@ pub(super) async fn plan(
             cpu: known.map(|(total, _)| total.cpu.to_string()).unwrap_or_default(),
             memory: known.map(|(total, _)| total.memory.short()).unwrap_or_default(),
             expires: known.map(|(_, expires)| *expires),
+            local: offer.provider == me,
         }
     });
     let estimate = low.zip(high).map(|(low, high): (Credits, Credits)| Estimate { low, high, cap });

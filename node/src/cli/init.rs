@@ -141,6 +141,11 @@ fn config_text(args: &InitArgs, machine: Machine) -> String {
     let name = args.name.clone().unwrap_or_else(machine_name);
     let (memory, disk) = (gigabytes(machine.memory), gigabytes(machine.disk));
     let api = port.saturating_add(1);
+    let (off, offer_note) = match role {
+        Role::Renter => ("# ", "# With this section jobs of this node run here first, free, and go to the market when it is full."),
+        Role::Provider => ("", "# What is sold."),
+        Role::Both => ("", "# What is sold. Jobs of this node run here first, free, and go to the market when it is full."),
+    };
     format!(
         r#"# The settings of this node. Unknown fields are errors; souk config validate checks the file.
 version = 1
@@ -155,8 +160,9 @@ file   = "network.toml"              # written by souk network new and souk netw
 listen = [{listen}]
 # external = ["/dns4/node.example.net/tcp/{port}"]   # where others reach this node, if not where it listens
 
-[offer]                              # what is sold: all of the machine but the reserve
-reserve = {{ memory = "{memory}", disk = "{disk}" }}      # and cpu = "1": kept for the owner
+{offer_note}
+{off}[offer]                              # all of the machine but the reserve
+{off}reserve = {{ memory = "{memory}", disk = "{disk}" }}      # and cpu = "1": kept for the owner
 # region = "de"                      # ISO 3166 code of the place
 
 [pricing]                            # an hour, per core and per 10^9 bytes of memory

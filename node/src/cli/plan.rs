@@ -145,7 +145,7 @@ fn show(context: &Context, plan: &Plan, sorted_by: &str) -> Result<(), CliError>
         let rate = offer.rate.map(|rate| rate.to_string().trim_end_matches(" CR/h").to_owned());
         table.row([
             number.saturating_add(1).to_string(),
-            offer.provider.short(),
+            if offer.local { "this node".to_owned() } else { offer.provider.short() },
             offer.name.clone(),
             or_dash(offer.gpu.clone()),
             if offer.region.is_empty() { "-".to_owned() } else { offer.region.clone() },

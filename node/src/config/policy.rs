@@ -36,10 +36,14 @@ impl Machine {
     }
 }
 
-/// What the owner sells of a machine; `None` if the node's role is to buy only.
+/// What the owner sells of a machine. A node that only buys works for itself if its file has an `[offer]`; `None` if it
+/// has none.
 #[must_use]
 pub fn policy(config: &Config, machine: &Machine, credit: &CreditLimits) -> Option<Policy> {
-    if !config.role.sells() {
+    let configured = config.settings.iter().any(|setting| {
+        setting.path.starts_with("offer.") && !matches!(setting.origin, super::Origin::Default)
+    });
+    if !config.role.sells() && !configured {
         return None;
     }
     Some(Policy {
@@ -65,6 +69,7 @@ pub fn policy(config: &Config, machine: &Machine, credit: &CreditLimits) -> Opti
         notice: NOTICE,
         stranger_limit: credit.stranger,
         strangers_limit: credit.strangers,
+        own_only: !config.role.sells(),
         deny: config.deny.clone(),
         addresses: Vec::new(),
     })
@@ -95,6 +100,11 @@ mod tests {
     fn a_renter_sells_nothing() {
         let machine = Machine::measure(Path::new("/nonexistent/folder"));
         assert!(machine.cpu.0 >= 1_000 && machine.memory.0 > 0 && machine.disk.0 > 0, "{machine:?}");
-        assert!(policy(&config("[node]\nrole = \"renter\"\n"), &machine, &Params::default().credit).is_none());
+        let policy = |text: &str| super::policy(&config(text), &machine, &Params::default().credit);
+        assert!(policy("[node]\nrole = \"renter\"\n").is_none());
+        // Its own jobs may run on what it sets aside for them.
+        let own = policy("[node]\nrole = \"renter\"\n[offer]\nreserve = { cpu = 1 }\n").unwrap();
+        assert!(own.own_only);
+        assert!(!policy("[node]\nrole = \"both\"\n").unwrap().own_only);
     }
 }

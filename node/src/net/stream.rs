@@ -8,12 +8,15 @@ use std::{
 
 use souk_protocol::NodeId;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     sync::{OwnedSemaphorePermit, mpsc},
 };
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt};
 
 use super::command::Kind;
+
+/// Bytes on their way from this node to itself; a writer then waits for the reader.
+const OWN_BUFFER: usize = 64 << 10;
 
 /// Which bulk protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,15 +42,30 @@ impl Protocol {
 /// the peer does not know the protocol shows at the first read.
 #[derive(Debug)]
 pub struct Stream {
-    inner: Compat<libp2p::Stream>,
+    inner: Inner,
     peer: NodeId,
     // Inbound streams of a peer are limited; the place is free again when the stream is dropped.
     _place: Option<OwnedSemaphorePermit>,
 }
 
+/// What carries the bytes.
+#[derive(Debug)]
+enum Inner {
+    Peer(Compat<libp2p::Stream>),
+    /// To this node itself.
+    Own(DuplexStream),
+}
+
 impl Stream {
     pub(super) fn new(inner: libp2p::Stream, peer: NodeId, place: Option<OwnedSemaphorePermit>) -> Self {
-        Self { inner: inner.compat(), peer, _place: place }
+        Self { inner: Inner::Peer(inner.compat()), peer, _place: place }
+    }
+
+    /// Both ends of a stream of a node to itself.
+    pub(super) fn pair(me: NodeId) -> (Self, Self) {
+        let (here, there) = tokio::io::duplex(OWN_BUFFER);
+        let end = |inner| Self { inner: Inner::Own(inner), peer: me, _place: None };
+        (end(here), end(there))
     }
 
     /// The peer at the other end.
@@ -59,21 +77,33 @@ impl Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buf)
+        match &mut self.inner {
+            Inner::Peer(inner) => Pin::new(inner).poll_read(cx, buf),
+            Inner::Own(inner) => Pin::new(inner).poll_read(cx, buf),
+        }
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
+        match &mut self.inner {
+            Inner::Peer(inner) => Pin::new(inner).poll_write(cx, buf),
+            Inner::Own(inner) => Pin::new(inner).poll_write(cx, buf),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        match &mut self.inner {
+            Inner::Peer(inner) => Pin::new(inner).poll_flush(cx),
+            Inner::Own(inner) => Pin::new(inner).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        match &mut self.inner {
+            Inner::Peer(inner) => Pin::new(inner).poll_shutdown(cx),
+            Inner::Own(inner) => Pin::new(inner).poll_shutdown(cx),
+        }
     }
 }
 

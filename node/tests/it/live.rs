@@ -13,4 +13,5 @@ mod logs;
 mod module;
 mod newcomer;
 mod output;
+mod own;
 mod storm;

@@ -40,10 +40,13 @@ impl Node {
     /// A home with a role on free ports of loopback; all cores are for sale.
     fn new(role: &str) -> Self {
         let (home, port, api) = (Home::new(), free_port(), free_port());
+        // A renter that offers something does its own work itself.
+        let offer = "[offer]\nreserve = { cpu = \"0\", memory = \"1GB\", disk = \"1GB\" }\n";
+        let offer = if role == "renter" { "" } else { offer };
         let text = format!(
             "version = 1\n[node]\nname = \"{role}\"\nrole = \"{role}\"\nprofile = \"lan\"\n[network]\n\
              listen = [\"/ip4/127.0.0.1/udp/{port}/quic-v1\", \"/ip4/127.0.0.1/tcp/{port}\"]\n\
-             [offer]\nreserve = {{ cpu = \"0\", memory = \"1GB\", disk = \"1GB\" }}\n[api]\nlisten = \"127.0.0.1:{api}\"\n"
+             {offer}[api]\nlisten = \"127.0.0.1:{api}\"\n"
         );
         home.write("config/souk.toml", text);
         assert_eq!(home.run(&["init"]).code, Some(0));
@@ -148,6 +151,11 @@ impl Lab {
 
     /// The same, with fields of the network file replaced.
     pub(super) fn with(providers: usize, params: &[(&str, &str)]) -> Self {
+        Self::with_renter(providers, "renter", params)
+    }
+
+    /// The same with another role of the node that submits jobs.
+    pub(super) fn with_renter(providers: usize, role: &str, params: &[(&str, &str)]) -> Self {
         let mut providers: Vec<Node> = (0..providers).map(|_| Node::new("provider")).collect();
         assert_eq!(providers[0].home.run(&["network", "new", "--name", "lab", "--open"]).code, Some(0));
         let mut text = providers[0].home.read("config/network.toml");
@@ -156,7 +164,7 @@ impl Lab {
             text = text.replace(from, to);
         }
         let file = providers[0].home.write("config/network.toml", text);
-        let mut renter = Node::new("renter");
+        let mut renter = Node::new(role);
         let join = |node: &Node| assert_eq!(node.home.run(&["network", "join", path(&file)]).code, Some(0));
         providers.iter().skip(1).for_each(join);
         join(&renter);
