@@ -211,7 +211,7 @@ impl Renter {
         let waiting: Vec<_> =
             self.placing.iter().filter(|(_, placing)| placing.retry_at.is_some()).map(|(id, _)| *id).collect();
         for id in waiting {
-            if !self.local_slots(&id, cx).is_some_and(|slots| slots.is_ok()) {
+            if self.local_slots(&id, cx).is_none_or(|slots| slots.is_err()) {
                 continue;
             }
             if let Some(placing) = self.placing.get_mut(&id) {

@@ -142,9 +142,13 @@ fn config_text(args: &InitArgs, machine: Machine) -> String {
     let (memory, disk) = (gigabytes(machine.memory), gigabytes(machine.disk));
     let api = port.saturating_add(1);
     let (off, offer_note) = match role {
-        Role::Renter => ("# ", "# With this section jobs of this node run here first, free, and go to the market when it is full."),
+        Role::Renter => {
+            ("# ", "# With this section jobs of this node run here first, free, and go to the market when it is full.")
+        }
         Role::Provider => ("", "# What is sold."),
-        Role::Both => ("", "# What is sold. Jobs of this node run here first, free, and go to the market when it is full."),
+        Role::Both => {
+            ("", "# What is sold. Jobs of this node run here first, free, and go to the market when it is full.")
+        }
     };
     format!(
         r#"# The settings of this node. Unknown fields are errors; souk config validate checks the file.

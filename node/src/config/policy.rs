@@ -40,9 +40,10 @@ impl Machine {
 /// has none.
 #[must_use]
 pub fn policy(config: &Config, machine: &Machine, credit: &CreditLimits) -> Option<Policy> {
-    let configured = config.settings.iter().any(|setting| {
-        setting.path.starts_with("offer.") && !matches!(setting.origin, super::Origin::Default)
-    });
+    let configured = config
+        .settings
+        .iter()
+        .any(|setting| setting.path.starts_with("offer.") && !matches!(setting.origin, super::Origin::Default));
     if !config.role.sells() && !configured {
         return None;
     }

@@ -169,7 +169,8 @@ fn a_node_that_works_for_itself_alone_tells_nobody_and_sells_nothing() {
     let call = Announcement { issued: at(world.now()).wall, closes: at(world.now() + 1_000).wall, ..call };
     let message = Message::Announce(souk_protocol::Signed::sign(&call, &key).unwrap().into_signed());
     let from = souk_protocol::Signer::id(&key);
-    let answer = world.machines[0].trader.handle(Event::Message { from, message }, at(world.now()));
+    let now = at(world.now());
+    let answer = world.machines[0].trader.handle(Event::Message { from, message }, now);
     let declined = answer.iter().find_map(|output| match output {
         Output::Send { message: Message::Decline(decline), .. } => Some((decline.code, decline.nearest.to_string())),
         _ => None,
