@@ -1,6 +1,6 @@
 //! Jobs of this node.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
     Json,
@@ -15,8 +15,8 @@ use souk_matcher::{
     Attempt, AttemptState, Event, Job, JobState, LeaseAccountView, Notice, Reason, RenterLeaseState, Trader,
 };
 use souk_protocol::{
-    EntryKind, JobId, JobSpec, LeaseId, MAX_MANIFEST, MAX_RECEIPT_FILE, MAX_TASKS, Manifest, Party, RECEIPT_MAGIC,
-    codec,
+    EntryKind, JobId, JobSpec, LeaseId, MAX_MANIFEST, MAX_RECEIPT_FILE, MAX_TASKS, Manifest, NodeId, Party,
+    RECEIPT_MAGIC, Timestamp, codec,
 };
 use tokio::sync::broadcast::error::RecvError;
 
@@ -182,9 +182,10 @@ pub(super) async fn get(axum::extract::State(state): App, Path(id): Path<String>
 }
 
 async fn job_view(state: &State, id: JobId) -> Result<view::Job, ApiError> {
+    let known = Known::of(state).await;
     let look = move |trader: &Trader| {
         let job = trader.renter.job(&id)?;
-        let unknown: Vec<LeaseId> = trader
+        let silent: Vec<LeaseId> = trader
             .renter
             .leases()
             .filter(|lease| lease.state == RenterLeaseState::Unknown)
@@ -204,7 +205,7 @@ async fn job_view(state: &State, id: JobId) -> Result<view::Job, ApiError> {
                     index,
                     state: task.state(),
                     values: values.clone(),
-                    attempts: task.attempts().iter().map(|attempt| attempt_view(attempt, &unknown)).collect(),
+                    attempts: task.attempts().iter().map(|attempt| attempt_view(attempt, &silent, &known)).collect(),
                 })
                 .collect(),
             cost: job.cost(),
@@ -218,10 +219,33 @@ async fn job_view(state: &State, id: JobId) -> Result<view::Job, ApiError> {
     state.node.market().with(look).await?.ok_or_else(|| no_job(&id.to_string()))
 }
 
-fn attempt_view(attempt: &Attempt, unknown: &[LeaseId]) -> view::Attempt {
-    let silent = attempt.is_open() && unknown.contains(&attempt.id.lease);
+/// What this node can know of others at the moment.
+struct Known {
+    /// Who is connected, this node itself among them.
+    connected: BTreeSet<NodeId>,
+    /// When the node started: what an attempt did before was told to an earlier run.
+    started: Timestamp,
+}
+
+impl Known {
+    async fn of(state: &State) -> Self {
+        let peers = state.node.net().peers().await;
+        let connected = peers.into_iter().filter(|peer| peer.connected).map(|peer| peer.id);
+        Self { connected: connected.chain([state.node.id()]).collect(), started: state.config.started }
+    }
+
+    /// Whether what was heard last of an attempt says what it does now: a provider that cannot be heard may have done
+    /// anything since, and one that was told to an earlier run of this node to fetch may run by now.
+    fn says(&self, attempt: &Attempt) -> bool {
+        let forgotten = attempt.state == AttemptState::Fetching && attempt.handed < self.started;
+        self.connected.contains(&attempt.provider) && !forgotten
+    }
+}
+
+fn attempt_view(attempt: &Attempt, silent: &[LeaseId], known: &Known) -> view::Attempt {
+    let unknown = attempt.is_open() && (silent.contains(&attempt.id.lease) || !known.says(attempt));
     let state = match attempt.state {
-        _ if silent => "unknown".to_owned(),
+        _ if unknown => "unknown".to_owned(),
         AttemptState::Fetching => "fetching".to_owned(),
         AttemptState::Running => "running".to_owned(),
         AttemptState::Collecting(_) => "collecting".to_owned(),

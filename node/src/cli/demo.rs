@@ -1,15 +1,17 @@
 //! `souk demo`: a market on this machine, a real job from spec to receipts.
 
+mod report;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use clap::Args;
 use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
 use souk_matcher::{JobState, TaskState};
-use souk_protocol::{Credits, JobId, Mode, NodeId, Rate, job_file};
+use souk_protocol::{Credits, JobId, Mode, NodeId, job_file};
 use tokio::time::{Instant, sleep};
 
+use self::report::{AuctionReport, Earned, Failover, JobReport, Receipts, Report, Timing};
 use super::{
     Context,
     error::{CliError, Exit},
@@ -45,69 +47,6 @@ pub(crate) struct DemoArgs {
     /// Leave the network running and say how to go on.
     #[arg(long)]
     keep: bool,
-}
-
-/// The result: the shape of the interface.
-#[derive(Debug, Serialize)]
-struct Report {
-    ok: bool,
-    nodes: u32,
-    job: JobReport,
-    auction: AuctionReport,
-    timing_ms: Timing,
-    cost: Credits,
-    receipts: Receipts,
-    failover: Option<Failover>,
-    /// Where the outputs are; none if nothing was kept.
-    outputs: Option<String>,
-    providers: Vec<Earned>,
-}
-
-#[derive(Debug, Serialize)]
-struct JobReport {
-    id: JobId,
-    name: String,
-    state: JobState,
-    tasks: usize,
-    succeeded: usize,
-    attempts: usize,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct AuctionReport {
-    invited: u32,
-    bids: usize,
-    declines: usize,
-    rate: Option<Rate>,
-    window_ms: u64,
-}
-
-#[derive(Debug, Default, Clone, Copy, Serialize)]
-struct Timing {
-    submit_to_bids: Option<u64>,
-    submit_to_award: Option<u64>,
-    submit_to_first_output: Option<u64>,
-    total: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Receipts {
-    total: usize,
-    verified: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Failover {
-    killed: NodeId,
-    /// Attempts that went to others because of it.
-    reassigned: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Earned {
-    provider: NodeId,
-    name: String,
-    earned: Credits,
 }
 
 impl From<DemoError> for CliError {
@@ -260,7 +199,7 @@ impl<'a> Show<'a> {
                     seen.timing.submit_to_bids.get_or_insert(elapsed(submitted));
                     if !seen.auctioned && !auction.bids.is_empty() {
                         seen.auctioned = true;
-                        seen.auction = summary(&auction);
+                        seen.auction = AuctionReport::of(&auction);
                         bar.suspend(|| self.context.printer.talk(self.bids(&auction)));
                     }
                 }
@@ -501,16 +440,6 @@ impl<'a> Show<'a> {
 
 fn elapsed(since: Instant) -> u64 {
     crate::clock::millis(since.elapsed()).0
-}
-
-fn summary(auction: &Auction) -> AuctionReport {
-    AuctionReport {
-        invited: auction.invited,
-        bids: auction.bids.len(),
-        declines: auction.declines.len(),
-        rate: auction.bids.iter().filter(|bid| bid.won).map(|bid| bid.rate).max(),
-        window_ms: auction.window_ms,
-    }
 }
 
 /// Numbers of a task's `result.json`, in short.
