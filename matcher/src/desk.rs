@@ -12,7 +12,7 @@ use souk_protocol::{
 };
 
 use crate::{
-    event::{Policy, Reason},
+    event::{Now, Policy, Reason},
     schedule::{self, Hold, OPEN_ENDED, Schedule, less, plus, times, within},
 };
 
@@ -207,6 +207,22 @@ impl Desk {
             return Err(Refusal::new(DeclineCode::Terms, nearest));
         }
         fit::size(&policy.total, wanted.requirement)
+    }
+
+    /// How many slots of what is wanted are free at this moment, within the owner's hours.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn free_now(&self, wanted: &Wanted<'_>, now: Now) -> Result<u32, Refusal> {
+        self.check(wanted)?;
+        self.fits_hours(wanted.terms, now.wall)?;
+        let total = self.total();
+        let board = Board { total: &total, schedule: &self.schedule, standings: &[] };
+        let free = board.free_slots(wanted.requirement, wanted.terms, now.mono);
+        match free.min(self.free().slots(wanted.requirement)) {
+            0 => Err(plan::no_room(&board, now.mono, wanted.requirement, 1)),
+            slots => Ok(slots),
+        }
     }
 
     /// How many slots there are, and how long they take to be ready.

@@ -9,6 +9,7 @@ use souk_protocol::{DeclineCode, JobSpec, LeaseFrame, Local, NodeId, Rate, Requi
 
 use crate::{
     desk::{Desk, Refusal, Wanted},
+    event::Now,
     renter::PlannedOffer,
 };
 
@@ -29,16 +30,22 @@ pub(crate) const fn is_of_provider(frame: &LeaseFrame) -> bool {
 ///
 /// # Errors
 /// Why there are none.
-pub(crate) fn slots(me: NodeId, desk: &Desk, requirement: &Requirement, terms: &Terms) -> Result<u32, Refusal> {
-    desk.check(&Wanted { renter: me, requirement, terms })
+pub(crate) fn slots(
+    me: NodeId,
+    desk: &Desk,
+    requirement: &Requirement,
+    terms: &Terms,
+    now: Now,
+) -> Result<u32, Refusal> {
+    desk.free_now(&Wanted { renter: me, requirement, terms }, now)
 }
 
 /// The own capacity as a line of a plan, if `spec` may run on it and it would do, now or once something is free.
-pub(crate) fn planned(me: NodeId, desk: &Desk, spec: &JobSpec) -> Option<PlannedOffer> {
+pub(crate) fn planned(me: NodeId, desk: &Desk, spec: &JobSpec, now: Now) -> Option<PlannedOffer> {
     if spec.market.local == Local::Never {
         return None;
     }
-    let slots = match slots(me, desk, &spec.requirement, &spec.terms) {
+    let slots = match slots(me, desk, &spec.requirement, &spec.terms, now) {
         Ok(slots) => slots,
         Err(refusal) if refusal.code == DeclineCode::NoCapacity => 0,
         Err(_) => return None,

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use souk_protocol::{Control, JobSpec, LeaseFrame, Message, Millis, NodeId, Timestamp};
+use souk_protocol::{Control, JobSpec, LeaseFrame, Message, Millis, NodeId};
 
 use crate::{
     books::Books,
@@ -200,9 +200,9 @@ impl Trader {
 
     /// What `spec` would find: this node's own capacity first where the job may run on it, then the live offers.
     #[must_use]
-    pub fn plan(&self, spec: &JobSpec, now: Timestamp) -> Plan {
-        let local = local::planned(self.id(), self.provider.desk(), spec);
-        self.renter.plan(spec, local, &self.books, &self.settings, now)
+    pub fn plan(&self, spec: &JobSpec, now: Now) -> Plan {
+        let local = local::planned(self.id(), self.provider.desk(), spec, now);
+        self.renter.plan(spec, local, &self.books, &self.settings, now.wall)
     }
 
     fn route(&mut self, from: NodeId, message: Message, now: Now, out: &mut Vec<Output>) {

@@ -54,7 +54,6 @@ impl Hours {
     pub(super) fn bid(&mut self) {
         self.record.bids = self.record.bids.saturating_add(1);
     }
-
 }
 
 impl Desk {

@@ -295,7 +295,8 @@ fn wait(
     let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
     let answer = Control::Accepted(accepted.signed().clone());
     let id = award.lease;
-    let mut lease = Lease::new(award, accepted, cx.settings.boot, cx.now.mono);
+    let boot = cx.provider_boot(&award.renter);
+    let mut lease = Lease::new(award, accepted, boot, cx.now.mono);
     lease.begins = Some(from);
     let mut then = lease.framed(answer, cx.now.mono);
     then.push(Output::Notify(Notice::Leased { side: SIDE, lease: lease.view() }));

@@ -92,9 +92,9 @@ impl Closed {
     }
 
     /// After a restart: channels of the new run.
-    pub(super) fn restart(&mut self, boot: u64) {
+    pub(super) fn restart(&mut self, cx: &Context<'_>) {
         for (id, end) in &mut self.leases {
-            end.channel = Channel::new(*id, boot);
+            end.channel = Channel::new(*id, cx.provider_boot(&end.award.renter));
         }
     }
 

@@ -86,7 +86,7 @@ fn back(lease: &mut Lease, cx: &mut Context<'_>) {
 /// All records are applied: attempts that ran are lost, leases go on.
 pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
     let now = cx.now.mono;
-    provider.closed.restart(cx.settings.boot);
+    provider.closed.restart(cx);
     provider.recovered = true;
     provider.unplanned = true;
     let ids: Vec<_> = provider.leases.keys().copied().collect();

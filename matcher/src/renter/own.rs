@@ -30,7 +30,7 @@ impl Renter {
                 window: Millis::ZERO,
             };
             self.reported(id, report, cx);
-            self.send_award(id, me, basis, Rate::ZERO, slots, cx);
+            self.send_award(id, me, basis, Rate::ZERO, (slots, cx.now.wall), cx);
             return (self.wanted(id), !only);
         }
         if only {
@@ -45,7 +45,7 @@ impl Renter {
         if spec.market.local == Local::Never {
             return None;
         }
-        Some(local::slots(cx.me(), cx.local?, &spec.requirement, &spec.terms))
+        Some(local::slots(cx.me(), cx.local?, &spec.requirement, &spec.terms, cx.now))
     }
 
     /// A job that may run nowhere else finds no room here: it waits, or is given up if waiting will not help.

@@ -115,11 +115,11 @@ pub(super) async fn plan(
 ) -> Result<Json<view::Plan>, ApiError> {
     let Json(PlanRequest { spec }) = request?;
     let request = describe(&spec);
-    let now = state.node.market().now().wall;
+    let now = state.node.market().now();
     let look = move |trader: &Trader| {
         let plan = trader.plan(&spec, now);
         let offers: std::collections::BTreeMap<_, _> =
-            trader.renter.offers(now).map(|offer| (offer.provider, (offer.total, offer.expires))).collect();
+            trader.renter.offers(now.wall).map(|offer| (offer.provider, (offer.total, offer.expires))).collect();
         (plan, offers)
     };
     let (plan, offers) = state.node.market().with(look).await?;

@@ -4,12 +4,9 @@ use std::path::Path;
 
 use souk_attest::Inventory;
 use souk_matcher::Policy;
-use souk_protocol::{Bytes, Capacity, CreditLimits, Isolation, MilliCpu, Millis, Runtime, Text, Tier};
+use souk_protocol::{Bytes, Capacity, CreditLimits, Isolation, MilliCpu, Runtime, Text, Tier};
 
 use super::Config;
-
-/// Longest warning before preemption that is granted: what the owner waits for its own machine at most.
-const NOTICE: Millis = Millis(15 * 60 * 1_000);
 
 /// What a machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +64,6 @@ pub fn policy(config: &Config, machine: &Machine, credit: &CreditLimits) -> Opti
         at_window_end: config.availability.at_window_end,
         notice: config.availability.notice,
         max_duration: config.max_duration,
-        notice: NOTICE,
         stranger_limit: credit.stranger,
         strangers_limit: credit.strangers,
         own_only: !config.role.sells(),

@@ -280,7 +280,7 @@ fn a_plan_names_offers_cost_and_near_misses() {
     let mut job = spec(6);
     job.retry.attempts = 2;
     let trader = world.trader(0);
-    let plan = trader.plan(&job, at(world.now()).wall);
+    let plan = trader.plan(&job, at(world.now()));
     assert_eq!((plan.matched, plan.seen), (2, 3));
     assert_eq!(
         plan.offers.iter().map(|offer| (offer.rate, offer.slots)).collect::<Vec<_>>(),

@@ -122,7 +122,7 @@ fn before_an_auction_own_slots_are_filled_too() {
 #[test]
 fn a_plan_shows_the_own_capacity_first_and_free() {
     let world = World::with_own(Some(own(2)), vec![priced(200_000, 100_000)]);
-    let plan = |local| world.trader(0).plan(&job(4, local), at(world.now()).wall);
+    let plan = |local| world.trader(0).plan(&job(4, local), at(world.now()));
     let first = plan(Local::First);
     let rows: Vec<_> = first.offers.iter().map(|offer| (offer.provider, offer.rate, offer.slots)).collect();
     assert_eq!(rows[0], (world.id(0), Some(Rate::ZERO), 2));
