@@ -282,7 +282,8 @@ impl Calendar {
             let mut day = date;
             for _ in 0..2 {
                 day = day.tomorrow().ok()?;
-                if self.excepted(day) {
+                // A day that the zone skips cuts nothing: there is no moment of it.
+                if self.excepted(day) && self.zone.has_day(day) {
                     to = to.min(self.zone.first_moment(day)?);
                 }
             }

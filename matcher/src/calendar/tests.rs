@@ -222,6 +222,17 @@ fn stepping_from_change_to_change_through_a_year_starts_each_window_once_a_day()
     }
 }
 
+/// Kwajalein had no 21 August 1993: it changed sides of the date line.
+#[test]
+fn an_exception_on_a_day_that_the_zone_skips_cuts_nothing() {
+    let nights = [window("mon-sun", "22:00", "02:20")];
+    let with = calendar("Pacific/Kwajalein", &nights, &["1993-08-21"]);
+    let without = calendar("Pacific/Kwajalein", &nights, &[]);
+    let (from, to) = (at("1993-08-21T06:00:00Z"), at("1993-08-22T06:00:00Z"));
+    let night = Span { from: at("1993-08-21T10:00:00Z"), to: at("1993-08-21T14:20:00Z") };
+    assert_eq!((with.spans(from, to), without.spans(from, to)), (vec![night], vec![night]));
+}
+
 /// A slow calendar that knows only the offset of each minute.
 struct Reference {
     first: u64,
