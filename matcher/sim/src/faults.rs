@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     Pause(NodeIndex, bool),
     /// A provider changes its terms.
     Policy(NodeIndex, u64),
+    /// An owner comes home and wants the machine, or goes again.
+    Owner(NodeIndex, bool),
     /// A wall clock jumps, by so many milliseconds.
     Jump(NodeIndex, i64),
     /// No more faults from now on.
@@ -126,7 +128,10 @@ pub(crate) fn plan(seed: u64, scenario: &Scenario) -> Plan {
         let first = scenario.nodes.saturating_sub(plan.machines.len());
         for (number, machine) in plan.machines.iter().enumerate() {
             let home = machine.owner_home.iter().filter(|(from, _)| *from < until);
-            faults.extend(home.map(|(at, end)| (*at, Fault::Crash(first + number, (*end).min(until).since(*at)))));
+            for (from, end) in home {
+                faults.push((*from, Fault::Owner(first + number, true)));
+                faults.push(((*end).min(until), Fault::Owner(first + number, false)));
+            }
         }
     }
     let victim = |(_, fault): &(Micros, Fault)| if let Fault::Crash(node, _) = fault { Some(*node) } else { None };
@@ -195,6 +200,12 @@ impl World<'_> {
                     let limit = Credits(self.scenario.stranger_limit.0.saturating_mul(10));
                     self.tell_node(index, souk_matcher::Event::Trust { peer, limit });
                 }
+            }
+            Fault::Owner(node, is_home) => {
+                self.tell(|_| format!("the owner of {node} {}", if is_home { "comes home" } else { "goes" }));
+                self.tally_node(node, !is_home);
+                let event = if is_home { souk_matcher::Event::Pause } else { souk_matcher::Event::Resume };
+                self.tell_node(node, event);
             }
             Fault::Jump(index, by) => {
                 self.tell(|_| format!("{index}'s clock jumps by {by} ms"));

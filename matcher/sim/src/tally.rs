@@ -1,5 +1,7 @@
 //! Counts what comes of a plan while the market runs.
 
+use std::collections::BTreeMap;
+
 use souk_matcher::JobState;
 use souk_protocol::{AttemptEnd, Millis};
 
@@ -26,6 +28,8 @@ pub(crate) struct Tally {
     next: Micros,
     /// Of all machines that are there.
     offered: u64,
+    /// By machine that is not there: for how many reasons, its owner and its absence.
+    gone: BTreeMap<NodeIndex, u32>,
     /// Of all attempts that run.
     busy: u64,
     running: u64,
@@ -43,12 +47,28 @@ impl Tally {
         };
         let step = Micros(scenario.duration.0 / MOMENTS).max(Micros::millis(500));
         let first_machine = scenario.nodes.saturating_sub(plan.machines.len());
-        Some(Self { outcome, first_machine, step, next: Micros(0), offered: 0, busy: 0, running: 0 })
+        Some(Self {
+            outcome,
+            first_machine,
+            step,
+            next: Micros(0),
+            offered: 0,
+            gone: BTreeMap::new(),
+            busy: 0,
+            running: 0,
+        })
     }
 
-    /// A machine is there, or gone with what ran on it.
-    fn machine(&mut self, cores: u64, is_there: bool) {
-        self.offered = if is_there { self.offered + cores } else { self.offered.saturating_sub(cores) };
+    /// A machine is there, or one reason more that it is not.
+    fn machine(&mut self, node: NodeIndex, cores: u64, is_there: bool) {
+        let reasons = self.gone.entry(node).or_default();
+        let before = *reasons;
+        *reasons = if is_there { before.saturating_sub(1) } else { before + 1 };
+        match (before, *reasons) {
+            (0, 1) => self.offered = self.offered.saturating_sub(cores),
+            (0 | 1, 0) => self.offered += cores,
+            _ => {}
+        }
     }
 
     fn begins(&mut self, number: Option<usize>, at: Micros, cores: u64) {
@@ -79,7 +99,7 @@ impl World<'_> {
     pub(crate) fn tally_node(&mut self, node: NodeIndex, is_there: bool) {
         let cores = workload::machine(self.scenario, node).map_or(0, |machine| machine.total.cpu.0);
         if let Some(tally) = &mut self.tally {
-            tally.machine(cores, is_there);
+            tally.machine(node, cores, is_there);
         }
     }
 
