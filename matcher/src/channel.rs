@@ -29,6 +29,8 @@ const RESEND_BURST: usize = 64;
 pub struct Channel {
     lease: LeaseId,
     boot: u64,
+    /// Whether an earlier run of this side may have spoken on the lease.
+    resumed: bool,
     peer_boot: u64,
     next_out: u64,
     kept: VecDeque<(u64, Control)>,
@@ -58,6 +60,7 @@ impl Channel {
         Self {
             lease,
             boot,
+            resumed: false,
             peer_boot: 0,
             next_out: 1,
             kept: VecDeque::new(),
@@ -65,6 +68,15 @@ impl Channel {
             resend_at: None,
             resend_wait: RESEND_FIRST,
         }
+    }
+
+    /// The channel of a lease that an earlier run of this side knew.
+    ///
+    /// Of numbers that are not said to be for this run, some may be for the one before: the peer counts anew when it hears
+    /// of this run, so the same number could come twice with different messages. They are not taken.
+    #[must_use]
+    pub fn resumed(lease: LeaseId, boot: u64) -> Self {
+        Self { resumed: true, ..Self::new(lease, boot) }
     }
 
     /// A frame with a message that is kept until it is acknowledged. `None` if too many are kept already.
@@ -106,7 +118,8 @@ impl Channel {
         }
         let restarted = frame.boot > self.peer_boot;
         let first_contact = self.peer_boot == 0;
-        if frame.number != 0 && frame.peer_boot != 0 && frame.peer_boot != self.boot {
+        let for_this_run = frame.peer_boot == self.boot || (frame.peer_boot == 0 && !self.resumed);
+        if frame.number != 0 && !for_this_run {
             return Heard::Again; // numbered for a run of this side that is over; the peer will begin anew
         }
         if restarted {
@@ -258,6 +271,32 @@ mod tests {
         assert_eq!(a2.handle(repeated, T), Heard::New(cancel(4)));
         assert_eq!(b.handle(a2.send(cancel(5), T).unwrap(), T), Heard::New(cancel(5)));
         assert!(b.is_settled());
+    }
+
+    #[test]
+    fn a_late_number_for_nobody_in_particular_does_not_take_the_place_of_one_for_this_run() {
+        let (mut a, mut b) = pair();
+        // Said before anything was heard of b, and still under way when b starts anew.
+        let late = a.send(cancel(1), T).unwrap();
+        assert_eq!(late.peer_boot, 0);
+        assert_eq!(a.handle(b.send(cancel(7), T).unwrap(), T), Heard::New(cancel(7)));
+        let mut b2 = Channel::resumed(LeaseId([1; 16]), 21);
+        assert_eq!(a.handle(b2.say(Control::Resume), T), Heard::Restarted(Control::Resume));
+        let anew = a.send(cancel(2), T).unwrap();
+        assert_eq!((anew.number, anew.peer_boot), (1, 21));
+        assert_eq!(b2.handle(late, T), Heard::Again);
+        assert_eq!(b2.handle(anew, T), Heard::New(cancel(2)));
+    }
+
+    #[test]
+    fn two_resumed_sides_find_each_other_by_what_is_not_numbered() {
+        let (mut a, mut b) = (Channel::resumed(LeaseId([1; 16]), 10), Channel::resumed(LeaseId([1; 16]), 20));
+        let first = a.send(cancel(1), T).unwrap();
+        assert_eq!(b.handle(first, T), Heard::Again);
+        // Which is answered.
+        assert_eq!(a.handle(b.say(Control::Heartbeat), T), Heard::Alive(Control::Heartbeat));
+        let again = a.resend(Millis(1_000));
+        assert_eq!(b.handle(again.into_iter().next().unwrap(), T), Heard::New(cancel(1)));
     }
 
     #[test]

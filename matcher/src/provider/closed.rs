@@ -94,7 +94,7 @@ impl Closed {
     /// After a restart: channels of the new run.
     pub(super) fn restart(&mut self, cx: &Context<'_>) {
         for (id, end) in &mut self.leases {
-            end.channel = Channel::new(*id, cx.provider_boot(&end.award.renter));
+            end.channel = Channel::resumed(*id, cx.provider_boot(&end.award.renter));
         }
     }
 

@@ -92,7 +92,7 @@ pub(super) fn recovered(provider: &mut Provider, cx: &mut Context<'_>) {
     let ids: Vec<_> = provider.leases.keys().copied().collect();
     for id in ids {
         let Some(lease) = provider.leases.get_mut(&id) else { continue };
-        lease.channel = Channel::new(id, cx.provider_boot(&lease.renter()));
+        lease.channel = Channel::resumed(id, cx.provider_boot(&lease.renter()));
         (lease.heard, lease.said, lease.acked) = (now, now, now);
         for attempt in lease.attempts.values_mut() {
             if let Attempt::Delivered { at, .. } = attempt {

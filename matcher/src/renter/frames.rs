@@ -11,7 +11,7 @@ use super::{
     work,
 };
 use crate::{
-    channel::Heard,
+    channel::{Channel, Heard},
     context::Context,
     event::{Notice, Output},
     record::Record,
@@ -432,6 +432,7 @@ impl Renter {
         let (view, step) = (lease.view(), lease.step());
         lease.patience = super::time::patience(cx.settings);
         lease.count_down(cx.now);
+        lease.channel = Channel::resumed(id, cx.settings.boot);
         lease.channel.handle(frame, cx.now.mono);
         self.leases.insert(id, lease);
         if fold::leased(self, &id, accepted).is_err() {

@@ -24,7 +24,7 @@ impl Renter {
         let now = cx.now.mono;
         let (boot, live): (u64, Vec<LeaseId>) = (cx.settings.boot, self.live_leases.iter().copied().collect());
         for (id, lease) in &mut self.leases {
-            lease.channel = Channel::new(*id, boot);
+            lease.channel = Channel::resumed(*id, boot);
         }
         for id in live {
             let due = self.due(&id, cx);
