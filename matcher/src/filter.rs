@@ -195,16 +195,16 @@ fn choice(provider: &NodeId, demand: &Demand<'_>) -> Vec<Miss> {
 fn capacity(offer: &Offer, need: &Requirement) -> Vec<Miss> {
     let mut misses = Vec::new();
     let (total, free) = (&offer.total, &offer.free);
-    let mut least = |code, wanted: u64, have: u64, text: String, nearest: String| {
+    if total.cpu < need.cpu {
+        let (text, nearest) = (format!("cpu >= {}", need.cpu), format!("largest {}", total.cpu));
+        misses.push(Miss::hard("cpu", text, nearest, need.cpu.0.saturating_sub(total.cpu.0)));
+    }
+    for (code, wanted, have) in [("memory", need.memory, total.memory), ("disk", need.disk, total.disk)] {
         if have < wanted {
-            misses.push(Miss::hard(code, text, nearest, wanted.saturating_sub(have)));
+            let (text, nearest) = (format!("{code} >= {}", wanted.short()), format!("largest {}", have.short()));
+            misses.push(Miss::hard(code, text, nearest, wanted.0.saturating_sub(have.0)));
         }
-    };
-    least("cpu", need.cpu.0, total.cpu.0, format!("cpu >= {}", need.cpu), format!("largest {}", total.cpu));
-    let text = format!("memory >= {}", need.memory.short());
-    least("memory", need.memory.0, total.memory.0, text, format!("largest {}", total.memory.short()));
-    let text = format!("disk >= {}", need.disk.short());
-    least("disk", need.disk.0, total.disk.0, text, format!("largest {}", total.disk.short()));
+    }
     if misses.is_empty() && free.slots(need) == 0 {
         let nearest = format!("free {} cores, {}, {} disk", free.cpu, free.memory.short(), free.disk.short());
         misses.push(Miss::soft("no-capacity", "a free slot", nearest, 1));
