@@ -212,9 +212,12 @@ pub(super) fn close(provider: &mut Provider, id: &LeaseId, cx: &mut Context<'_>)
 
 /// When this lease is given up as unpaid, if nothing else is heard.
 pub(super) fn unpaid_at(lease: &Lease, grace: Millis) -> Option<Millis> {
-    if !matches!(lease.phase, Phase::Open) || !lease.channel.is_settled() || lease.lapsed.is_some() {
+    if !matches!(lease.phase, Phase::Open) || lease.lapsed.is_some() {
         return None;
     }
+    // A renter that is heard but acknowledges nothing is waited for twice as long. It does not hear this side, and gives
+    // the lease up after the grace itself; or it is one that holds slots and says no word of payment.
+    let grace = if lease.channel.is_settled() { grace } else { grace.saturating_add(grace) };
     let first =
         lease.claims().map(|(result, at)| at.max(lease.acked).saturating_add(allowance(grace, result.output.0)));
     first.min()
