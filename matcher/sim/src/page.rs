@@ -16,7 +16,7 @@ const COLOURS: [&str; 7] = ["#0b6e8a", "#c4581b", "#5b7d2a", "#8a3b8f", "#b0892b
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 1rem;\
 color:#1c2226;background:#fff}h1{font-size:1.5rem;margin-bottom:.2rem}h2{font-size:1.05rem;margin:.2rem 0}\
 .label{background:#fdf3d8;border:1px solid #e2c779;padding:.3rem .6rem;border-radius:4px;display:inline-block}\
-table{border-collapse:collapse;margin:1rem 0}td,th{padding:.25rem .8rem;text-align:right;border-bottom:1px solid #dde3e6}\
+table{border-collapse:collapse;margin:1rem 0}td,th{padding:.25rem .8rem;text-align:right;white-space:nowrap;border-bottom:1px solid #dde3e6}\
 th:first-child,td:first-child{text-align:left}.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(590px,1fr));\
 gap:1.2rem}figure{margin:0;border:1px solid #dde3e6;border-radius:6px;padding:.6rem}svg{width:100%;height:auto}\
 svg text{font:11px system-ui,sans-serif;fill:#4b565c}.bad{color:#a02c3e;font-weight:600}.note{color:#4b565c}\

@@ -106,10 +106,10 @@ pub fn trial(file: &ScenarioFile, seed: u64, watcher: &mut dyn FnMut(Progress)) 
     heard.sort_unstable();
     let trial = Trial {
         label: format!(
-            "simulated (seed {seed}, model: {} nodes in {} regions, log-normal latency, {} behind NAT, {})",
+            "simulated (seed {seed}, model: {} nodes in {} regions, log-normal latency, {}% behind NAT, {})",
             file.nodes,
             file.regions.codes.len(),
-            file.regions.nat,
+            file.regions.nat.0 / 10_000,
             file.churn.map_or_else(|| "no churn".to_owned(), |churn| format!("mean stay {}", churn.stay)),
         ),
         seed,
