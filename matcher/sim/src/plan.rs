@@ -89,6 +89,10 @@ pub struct PlannedJob {
     pub max_rate: Option<Rate>,
     /// Most that is paid for the job.
     pub budget: Option<Credits>,
+    /// How long before it is stopped for others it is told, if its tier can be.
+    pub notice: Millis,
+    /// When its slots are wanted, if not at once: reserved until then.
+    pub start_at: Option<Micros>,
     /// Given up if nothing has started so long after submission.
     pub start_within: Option<Millis>,
     /// When its user has enough of it, if ever.
@@ -115,6 +119,8 @@ impl PlannedJob {
             mode: Mode::Auto,
             max_rate: None,
             budget: None,
+            notice: Millis(0),
+            start_at: None,
             start_within: None,
             cancel_at: None,
         }

@@ -105,7 +105,12 @@ fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
             gpu: None,
             regions: List::default(),
         },
-        terms: Terms { tier: planned.tier, preemptible: planned.tier == Tier::Bronze, ..terms(planned.limit) },
+        terms: Terms {
+            tier: planned.tier,
+            preemptible: planned.tier == Tier::Bronze,
+            notice: planned.notice,
+            ..terms(planned.limit)
+        },
         market: Market {
             max_rate: planned.max_rate,
             budget: planned.budget,
@@ -116,7 +121,7 @@ fn planned_spec(planned: &PlannedJob, number: usize) -> JobSpec {
         },
         sla: Sla {
             start_within: planned.start_within,
-            start_at: None,
+            start_at: planned.start_at.map(|at| Timestamp(EPOCH.0 + at.to_millis().0)),
             deadline: None,
             reliability: None,
             latency: None,

@@ -11,6 +11,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use souk_sim::{LIBRARY, MAX_NODES, MAX_SCENARIO_FILE, ScenarioFile, Trial, find, html, trial};
 
+mod study;
+
 use super::{
     error::{CliError, Exit},
     printer::Printer,
@@ -56,6 +58,9 @@ pub(crate) struct RunArgs {
     /// Write result.json, timing.json and report.html into this folder.
     #[arg(long = "to", value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// For a study such as gpu-trace: the folder with the traces, in place of the generator with the same marginals.
+    #[arg(long, value_name = "FOLDER")]
+    trace: Option<PathBuf>,
 }
 
 /// How long a seed took: not part of its result.
@@ -88,7 +93,7 @@ pub(crate) fn run(printer: &Printer, command: &SimCommand) -> Result<Exit, CliEr
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
-    nodes: usize,
+    nodes: Option<usize>,
     tasks: u64,
     seeds: u32,
     policies: Vec<String>,
@@ -99,13 +104,17 @@ fn list(printer: &Printer) -> Result<Exit, CliError> {
     let mut items = Vec::new();
     for entry in LIBRARY {
         let file = parse(entry.name, entry.text)?;
-        let ScenarioFile { nodes, seeds, policies, about, jobs, .. } = file;
-        items.push(Listed { name: entry.name, nodes, tasks: jobs.tasks, seeds, policies, about });
+        let ScenarioFile { nodes, seeds, policies, about, jobs, study, .. } = file;
+        // How many machines a study has depends on the trace.
+        let nodes = study.is_none().then_some(nodes);
+        let tasks = study.map_or(jobs.tasks, |study| study.jobs as u64);
+        items.push(Listed { name: entry.name, nodes, tasks, seeds, policies, about });
     }
     let table = |items: &[Listed]| {
         let mut table = Table::new(&["NAME", ">NODES", ">TASKS", ">SEEDS", "ABOUT"]);
         for item in items {
-            let numbers = [item.nodes.to_string(), item.tasks.to_string(), item.seeds.to_string()];
+            let nodes = item.nodes.map_or_else(|| "-".to_owned(), |nodes| nodes.to_string());
+            let numbers = [nodes, item.tasks.to_string(), item.seeds.to_string()];
             table.row([item.name.to_owned()].into_iter().chain(numbers).chain([item.about.clone()]));
         }
         table
@@ -144,6 +153,13 @@ fn load(scenario: &str) -> Result<ScenarioFile, CliError> {
 
 fn simulate(printer: &Printer, args: &RunArgs) -> Result<Exit, CliError> {
     let mut file = load(&args.scenario)?;
+    if let Some(plan) = file.study.take() {
+        return study::run(printer, args, plan);
+    }
+    if args.trace.is_some() {
+        let error = CliError::usage(format!("{} is no study: it makes its own jobs", args.scenario));
+        return Err(error.hint("--trace is for scenarios with a [study] table, such as gpu-trace"));
+    }
     if let Some(nodes) = args.nodes {
         let hint = format!("--nodes takes 2 to {MAX_NODES}");
         file = file.with_nodes(nodes).map_err(|message| CliError::usage(message).hint(hint))?;

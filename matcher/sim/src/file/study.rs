@@ -29,6 +29,7 @@ pub(super) fn study(r: &mut Reader, seeds: u32, policies: &[String]) -> Option<S
     let market = Market {
         renters: size(r.whole("study.renters", 1..=MAX_RENTERS), default.market.renters),
         pace: r.whole("study.pace", 1..=MAX_PACE).unwrap_or(default.market.pace),
+        ahead: r.value("study.ahead").unwrap_or(default.market.ahead),
     };
     let folder = r.text("study.trace").map(PathBuf::from);
     let (other_runtimes, spot_fleet) =
@@ -126,7 +127,7 @@ mod tests {
             loads: vec![700_000, 1_100_000],
             seeds: 3,
             policies: vec!["fifo".to_owned()],
-            market: Market { renters: default.market.renters, pace: 10 },
+            market: Market { pace: 10, ..default.market },
             values: Values { gold, margin: (0, 10), ..default.values },
             ..default
         };

@@ -233,9 +233,12 @@ impl StudyPlan {
                 credits(values.bronze)
             ),
             format!(
-                "souk: {} renters, {} s of the demand in one of the market (waits of the protocol weigh that much more); \
-                 the other policies see everything at once and pay nothing for it",
-                self.market.renters, self.market.pace
+                "souk: {} renters, {} s of the demand in one of the market (waits of the protocol weigh that much more), \
+                 every other gold job reserved {} min ahead, bronze preempted with 30 s of notice and begun again from \
+                 nothing; the other policies see everything at once, preempt nobody and pay nothing for messages",
+                self.market.renters,
+                self.market.pace,
+                self.market.ahead.0 / 60_000
             ),
             "fixed-price: the one price that takes most of this demand; its first job that fits is served".to_owned(),
         ]
@@ -258,7 +261,7 @@ impl StudyPlan {
     fn small(&self) -> Vec<Efficiency> {
         let seeds: Vec<u64> = (0..self.instances).map(|number| self.first_seed.saturating_add(number)).collect();
         // In an instance nobody waits: it has the pace of the protocol.
-        let market = Market { pace: 1, renters: SMALL };
+        let market = Market { pace: 1, renters: SMALL, ahead: Millis(0) };
         let results = on_all_processors(&seeds, |seed| {
             let instance = Instance::random(*seed, SMALL, &self.values);
             let (demand, fleet) = (&instance.demand, &instance.fleet);

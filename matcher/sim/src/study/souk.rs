@@ -31,6 +31,8 @@ const CREDIT: Credits = Credits::from_credits(1_000_000);
 /// Longest virtual time of a run: beyond it something hangs.
 const DURATION: Micros = Micros::millis(60 * 24 * 3_600_000);
 
+/// Bronze jobs are told so long before they are stopped, in time of the demand.
+const NOTICE: Millis = Millis(30_000);
 /// Who waits for nothing waits for the answers all the same.
 const ONE_TRY: Millis = Millis(5_000);
 
@@ -42,11 +44,13 @@ pub struct Market {
     /// So many milliseconds of the demand pass in one of the market. Heartbeats, round trips and waits of the protocol
     /// take their real time, so they weigh this much more than they would: what is lost by them is overstated.
     pub pace: u64,
+    /// Every other gold job is known so long ahead, in time of the demand, and reserved.
+    pub ahead: Millis,
 }
 
 impl Default for Market {
     fn default() -> Self {
-        Self { renters: 24, pace: 60 }
+        Self { renters: 24, pace: 60, ahead: Millis(3_600_000) }
     }
 }
 
@@ -132,22 +136,27 @@ fn machine(machine: &super::Machine) -> plan::Machine {
 
 fn job(number: usize, request: &Request, market: &Market) -> PlannedJob {
     let scaled = |time: Millis| Micros(time.0 * 1_000 / market.pace.max(1));
-    let limit = scaled(request.limit).to_millis();
+    let need = Capacity { cpu: MilliCpu(request.gpu.0), memory: SLOT_MEMORY, disk: SLOT_MEMORY };
+    let is_gold = request.tier == Tier::Gold;
+    // Every other renter of gold knows ahead when it will want it.
+    let ahead = if is_gold && number % 2 == 0 { market.ahead.0.min(request.at.0) } else { 0 };
+    let start_at = SETTLE + scaled(request.at);
     PlannedJob {
-        renter: number.checked_rem(market.renters).unwrap_or(0),
-        at: SETTLE + scaled(request.at),
         tier: request.tier,
-        need: Capacity { cpu: MilliCpu(request.gpu.0), memory: SLOT_MEMORY, disk: SLOT_MEMORY },
-        runs: vec![scaled(request.run)],
         // A run that takes exactly its limit is in time.
-        limit: Millis(limit.0 + 1),
-        parallel: 1,
+        limit: Millis(scaled(request.limit).to_millis().0 + 1),
         attempts: ATTEMPTS,
-        mode: if request.tier == Tier::Gold { Mode::Auction } else { Mode::Auto },
+        mode: if is_gold { Mode::Auction } else { Mode::Auto },
         max_rate: (request.worth != ANYTHING)
             .then(|| Rate(request.worth.0.saturating_mul(request.gpu.0) / MilliGpu::ONE.0)),
-        budget: None,
+        notice: scaled(NOTICE).to_millis(),
+        start_at: (ahead > 0).then_some(start_at),
         start_within: request.patience.map(|patience| scaled(patience).to_millis().max(ONE_TRY)),
-        cancel_at: None,
+        ..PlannedJob::plain(
+            number.checked_rem(market.renters).unwrap_or(0),
+            SETTLE + scaled(Millis(request.at.0 - ahead)),
+            need,
+            vec![scaled(request.run)],
+        )
     }
 }

@@ -12,7 +12,7 @@ fn small() -> StudyPlan {
         loads: vec![1_100_000],
         seeds: 2,
         instances: 4,
-        market: Market { renters: 6, pace: 60 },
+        market: Market { renters: 6, ..Market::default() },
         ..StudyPlan::default()
     }
 }
