@@ -159,6 +159,19 @@ fn exact(rate: Rate, reliability: Option<Ppm>, rtt: Option<Millis>, duration: Mi
     Cost(sure.saturating_add(failing.saturating_mul(loss)))
 }
 
+/// A provider's reliability for preemptible work: less the chance that it is interrupted within `timeout`, by the
+/// `interruptions` in a million hours that its offer states. Unchanged, and perhaps unknown, if it states none.
+#[must_use]
+pub fn uninterrupted(reliability: Option<Ppm>, interruptions: u32, timeout: Millis) -> Option<Ppm> {
+    if interruptions == 0 {
+        return reliability;
+    }
+    let expected = u128::from(interruptions).saturating_mul(u128::from(timeout.0)).checked_div(HOUR_MS).unwrap_or(0);
+    let stays = MILLION.saturating_sub(expected);
+    let kept = u128::from(reliability.unwrap_or(UNKNOWN_RELIABILITY).0).saturating_mul(stays);
+    u32::try_from(kept.checked_div(MILLION).unwrap_or(0)).ok().map(Ppm)
+}
+
 /// Breaks ties: nobody knows it before the table is closed, so nobody can grind a bid to win them.
 #[must_use]
 pub fn tie(root: &Hash, provider: &NodeId) -> Hash {
@@ -219,6 +232,18 @@ mod tests {
         // Reliable: no loss. A slot that idles for 36 s costs a hundredth.
         let far = Candidate { reliability: Some(Ppm(1_000_000)), rtt: Some(Millis(36_000)), ..candidate(1, 1_000_000) };
         assert_eq!(cost(&far, hour, loss).credits(), Credits(1_010_000));
+    }
+
+    #[test]
+    fn a_provider_that_interrupts_is_as_much_less_reliable() {
+        let at = |reliability, rate, hours: u64| {
+            uninterrupted(reliability, rate, Millis(hours * 3_600_000)).map(|ppm| ppm.0)
+        };
+        assert_eq!(at(None, 0, 6), None);
+        // A tenth of an interruption an hour: within six hours it comes with 60 %.
+        assert_eq!(at(Some(Ppm(1_000_000)), 100_000, 6), Some(400_000));
+        assert_eq!(at(None, 100_000, 1), Some(810_000));
+        assert_eq!(at(Some(Ppm(990_000)), 500_000, 6), Some(0));
     }
 
     #[test]

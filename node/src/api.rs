@@ -113,6 +113,8 @@ fn router(state: &Arc<State>, address: SocketAddr) -> Router {
         .route("/v1/node/earnings", get(owner::earnings))
         .route("/v1/leases", get(node::leases))
         .route("/v1/drain", post(node::drain))
+        .route("/v1/pause", post(node::pause))
+        .route("/v1/resume", post(node::resume))
         .route("/v1/network", get(node::network))
         .route("/v1/wallet", get(wallet::balance))
         .route("/v1/wallet/history", get(wallet::history))

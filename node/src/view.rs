@@ -690,7 +690,7 @@ pub struct LeaseSummary {
     pub total: Credits,
 }
 
-/// Answer of `POST /v1/drain`.
+/// Answer of `POST /v1/drain`, `/v1/pause` and `/v1/resume`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draining {
     /// Leases that still run.

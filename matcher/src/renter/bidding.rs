@@ -42,8 +42,8 @@ impl Renter {
             .iter()
             .map(|offer| {
                 let rate = filter::ask(offer, &spec.requirement).or(typical).unwrap_or(Rate::ZERO);
-                let candidate = self.candidate(offer, rate, 1);
-                Invitee { newcomer: candidate.reliability.is_none(), candidate }
+                let candidate = self.candidate(offer, rate, 1, &spec.terms);
+                Invitee { newcomer: self.records.reliability(&offer.provider).is_none(), candidate }
             })
             .collect();
         let (seen, hints) = (found.seen, found.reasons());
@@ -168,7 +168,7 @@ impl Renter {
                     document: Hash([0; 32]), // the table knows it
                     rate: bid.rate,
                     slots: bid.slots,
-                    reliability: known.reliability,
+                    reliability: self.steadiness(&bid.provider, terms),
                     rtt: ready(known.rtt, bid.ready_in),
                 }),
                 Err(miss) => {

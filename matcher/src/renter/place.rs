@@ -2,7 +2,7 @@
 
 use souk_protocol::{
     ACCEPT_WITHIN_MS, Award, Basis, Credits, JobId, LeaseEnd, LeaseId, List, Message, Millis, Mode, NodeId, Offer,
-    Party, Rate, Tier, Timestamp, Verified, Work,
+    Party, Ppm, Rate, Terms, Tier, Timestamp, Verified, Work,
 };
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
 use crate::{
     auction::{Auction, count},
     context::Context,
+    desk::may_stop,
     event::{AuctionReport, JobState, Notice, Output, Reason},
     filter::Demand,
     job::Job,
@@ -125,7 +126,7 @@ impl Renter {
             .iter()
             .map(|(offer, rate)| {
                 let slots = if last_resort { 1 } else { self.slots_of(offer, *rate, job, cx) };
-                self.candidate(offer, *rate, slots)
+                self.candidate(offer, *rate, slots, &job.spec().terms)
             })
             .collect();
         let root = rank::root(candidates.iter().map(|candidate| candidate.document));
@@ -206,15 +207,22 @@ impl Renter {
         offer.free.slots(&job.spec().requirement).min(steps)
     }
 
-    pub(super) fn candidate(&self, offer: &Verified<Offer>, rate: Rate, slots: u32) -> Candidate {
+    pub(super) fn candidate(&self, offer: &Verified<Offer>, rate: Rate, slots: u32, terms: &Terms) -> Candidate {
         Candidate {
             provider: offer.provider,
             document: offer.hash(),
             rate,
             slots,
-            reliability: self.records.reliability(&offer.provider),
+            reliability: self.steadiness(&offer.provider, terms),
             rtt: self.rtts.get(&offer.provider),
         }
+    }
+
+    /// Reliability as the rank sees it: a provider that preempts often is less reliable for work that it may preempt.
+    pub(super) fn steadiness(&self, provider: &NodeId, terms: &Terms) -> Option<Ppm> {
+        let own = self.records.reliability(provider);
+        let offer = self.offers.get(provider).filter(|_| may_stop(terms));
+        offer.map_or(own, |offer| rank::uninterrupted(own, offer.interruptions, terms.timeout))
     }
 
     pub(super) fn reported(&mut self, id: &JobId, report: AuctionReport, cx: &mut Context<'_>) {

@@ -202,7 +202,7 @@ impl Renter {
                 // Without an ask it comes last.
                 rate: filter::ask(offer, &spec.requirement).unwrap_or(Rate::MAX),
                 slots: offer.free.slots(&spec.requirement),
-                reliability: self.records.reliability(&offer.provider),
+                reliability: self.steadiness(&offer.provider, &spec.terms),
                 rtt: self.rtts.get(&offer.provider),
             })
             .collect();

@@ -217,7 +217,22 @@ pub(super) async fn leases(axum::extract::State(state): App) -> Result<Json<Vec<
 
 /// `POST /v1/drain`
 pub(super) async fn drain(axum::extract::State(state): App) -> Result<Json<Draining>, ApiError> {
-    state.node.market().event(souk_matcher::Event::Drain).await?;
+    told(&state, souk_matcher::Event::Drain).await
+}
+
+/// `POST /v1/pause`
+pub(super) async fn pause(axum::extract::State(state): App) -> Result<Json<Draining>, ApiError> {
+    told(&state, souk_matcher::Event::Pause).await
+}
+
+/// `POST /v1/resume`
+pub(super) async fn resume(axum::extract::State(state): App) -> Result<Json<Draining>, ApiError> {
+    told(&state, souk_matcher::Event::Resume).await
+}
+
+/// Tells the market what its owner wants; the leases that there are then.
+async fn told(state: &State, event: souk_matcher::Event) -> Result<Json<Draining>, ApiError> {
+    state.node.market().event(event).await?;
     let now = state.node.market().now();
     let look = move |trader: &Trader| trader.provider.leases(now.mono, trader.settings().params.unknown_after).len();
     Ok(Json(Draining { leases: count(state.node.market().with(look).await?) }))

@@ -34,6 +34,8 @@ const ROUTES: &[(&str, &str, &str, &str)] = &[
     ("get", "/v1/node/earnings", "what came in by local day; days=7", "Earnings"),
     ("get", "/v1/leases", "leases that are not closed", "[LeaseSummary]"),
     ("post", "/v1/drain", "stop selling", "Draining"),
+    ("post", "/v1/pause", "the owner takes the machine", "Draining"),
+    ("post", "/v1/resume", "sell again", "Draining"),
     ("get", "/v1/network", "the network file in force", "Network"),
     ("get", "/v1/wallet", "what is owed to whom", "Wallet"),
     ("get", "/v1/wallet/history", "how it came to be", "[WalletEntry]"),

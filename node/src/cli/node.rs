@@ -17,7 +17,7 @@ use crate::{
     config::Machine,
     home,
     identity::Identity,
-    view::{NodeWhy, Status},
+    view::{Draining, NodeWhy, Status},
 };
 
 mod earnings;
@@ -34,6 +34,12 @@ pub(crate) enum NodeCommand {
     Doctor,
     /// Say why this node bids or does not.
     Why,
+    /// Take the machine back: preemptible work is stopped after its notice, other work ends by itself, nothing is sold.
+    Pause,
+    /// Sell again after a pause.
+    Resume,
+    /// Sell no more; leases end as their work does.
+    Drain,
     /// Show when this machine is for sale, by souk.toml; needs no running node.
     #[command(subcommand)]
     Schedule(schedule::ScheduleCommand),
@@ -50,6 +56,9 @@ pub(crate) async fn run(context: &Context, command: NodeCommand) -> Result<Exit,
         NodeCommand::Status => super::status::run(context).await,
         NodeCommand::Doctor => doctor(context).await,
         NodeCommand::Why => why(context).await,
+        NodeCommand::Pause => tell(context, "/v1/pause", "paused").await,
+        NodeCommand::Resume => tell(context, "/v1/resume", "selling again").await,
+        NodeCommand::Drain => tell(context, "/v1/drain", "draining").await,
         NodeCommand::Schedule(command) => schedule::run(context, &command),
         NodeCommand::Price(command) => price::run(context, command).await,
         NodeCommand::Earnings(args) => earnings::run(context, &args).await,
@@ -146,6 +155,19 @@ async fn reload(context: &Context, running: &mut start::Running) {
             ));
         }
     }
+}
+
+/// Tells the running node what its owner wants.
+async fn tell(context: &Context, path: &str, done: &str) -> Result<Exit, CliError> {
+    let session = Session::daemon(context).await?;
+    let answer: Draining = session.client.post(path, &()).await?;
+    let printer = &context.printer;
+    if printer.is_structured() {
+        printer.value(&answer)?;
+    } else {
+        printer.line(format!("{done}; {} leases are open", answer.leases))?;
+    }
+    Ok(Exit::DONE)
 }
 
 async fn why(context: &Context) -> Result<Exit, CliError> {

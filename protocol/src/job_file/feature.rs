@@ -54,7 +54,6 @@ pub fn not_available(file: &JobFile) -> Vec<Feature> {
         "choosing providers by the data they hold",
     );
     add(file.market.pay == Pay::Metered, "metered", "market.pay", "metered pay");
-    add(file.sla.start_at.is_some(), "start-at", "sla.start_at", "starting at a set time");
     add(file.sla.near.is_some(), "near", "sla.near", "latency to another peer");
     let reruns = matches!(file.sla.verify, Verify::Spot(_) | Verify::Replicate(_));
     add(reruns, "verify", "sla.verify", "spot checks and replicas");

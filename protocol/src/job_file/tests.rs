@@ -799,7 +799,7 @@ fn services_and_tasks_keep_to_their_own_fields() {
 fn what_is_not_built_yet_is_listed_with_its_field() {
     let named = |text: &str| not_available(&read(text).file).iter().map(|feature| feature.name).collect::<Vec<_>>();
     assert_eq!(named(&wasm("")), [""; 0]);
-    assert_eq!(named(&full_task()), ["image", "secrets", "gpu", "isolation", "start-at", "checkpoint"]);
+    assert_eq!(named(&full_task()), ["image", "secrets", "gpu", "isolation", "checkpoint"]);
     assert_eq!(named(&full_service()), ["service", "image", "gpu"]);
     let hash = "ab".repeat(32);
     let rest = format!(
