@@ -127,7 +127,7 @@ fn yaml_says_what_json_says() {
 #[test]
 fn a_command_of_a_later_version_is_unknown_not_ignored() {
     let home = Home::new();
-    for command in ["top", "data", "ui", "sim", "secret", "schema", "ping", "net"] {
+    for command in ["top", "data", "ui", "secret", "schema", "net"] {
         let run = home.run(&[command]);
         assert_eq!(run.code, Some(2), "{command}");
         assert!(run.stderr.contains("unrecognized subcommand"), "{}", run.stderr);
