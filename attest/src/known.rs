@@ -39,6 +39,7 @@ pub(crate) fn one_line<const N: usize>(text: &str) -> Text<N> {
 mod tests {
     use super::*;
 
+    /// Case U14: a blank value of a GPU tool is absent, neither an alert nor a fact.
     #[test]
     fn marks_for_unknown_are_no_values() {
         for mark in [9_223_372_036_854_775_794, 9_223_372_036_854_775_792, i64::MAX as u64, u64::MAX, u64::MAX - 1] {

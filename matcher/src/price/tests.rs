@@ -37,6 +37,19 @@ fn factors_are_exact_decimals() {
     assert_eq!(factor("1.4").of(Rate(3)), Rate(5), "rounded up");
 }
 
+/// Case S1: 50 % more is 1.5 times, 150 % more is 2.5 times, and half is half.
+#[test]
+fn case_s1_factors_are_not_rounded_to_whole_ones() {
+    for (by, rate) in [("0.5", 4_000), ("1.5", 12_000), ("2.5", 20_000), ("0.000125", 1), ("1.000125", 8_001)] {
+        assert_eq!(factor(by).of(Rate(8_000)), Rate(rate), "{by}");
+    }
+    let half = Pricing { peaks: vec![peak("mon-sun", "00:00", "24:00", "1.5")], ..pricing(Strategy::Fixed) };
+    assert_eq!(half.peak_at(at("2026-03-02T12:00:00Z")).ppm(), 1_500_000);
+    // An adaptive price between 0.7 and 1.3 times, by the share in use.
+    let factors = [0, 500_000, 1_000_000].map(|used| pricing(Strategy::Adaptive).utilisation(Ppm(used)).ppm());
+    assert_eq!(factors, [700_000, 1_000_000, 1_300_000]);
+}
+
 #[test]
 fn a_fixed_price_is_the_ask_and_its_peaks() {
     let pricing = pricing(Strategy::Fixed);

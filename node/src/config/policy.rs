@@ -93,6 +93,31 @@ mod tests {
         assert_eq!(policy.stranger_limit.to_string(), "0.050000 CR");
     }
 
+    /// Case S3: a host of 64 GiB offers 64 GiB less what is kept, to the byte.
+    #[test]
+    fn case_s3_a_host_of_64_gib_offers_all_of_it_but_the_reserve() {
+        let machine = Machine { cpu: MilliCpu(8_000), memory: Bytes(64 << 30), disk: Bytes(1_000) };
+        for (reserve, left) in [
+            ("", 68_719_476_736),
+            ("[offer]\nreserve = { memory = \"8GiB\" }\n", 60_129_542_144),
+            ("[offer]\nreserve = { memory = \"8GB\" }\n", 60_719_476_736),
+        ] {
+            let policy = policy(&config(reserve), &machine, &Params::default().credit).unwrap();
+            assert_eq!(policy.total.memory, Bytes(left), "{reserve}");
+        }
+    }
+
+    /// Case S3: what the kernel calls kB are 1,024 bytes.
+    #[test]
+    fn case_s3_the_memory_measured_is_what_the_kernel_has() {
+        let kernel = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = kernel.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+        let kibibytes: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+        let measured = Machine::measure(Path::new("/")).memory.0;
+        let limit = sysinfo::System::new().cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+        assert_eq!(measured, (kibibytes * 1_024).min(limit));
+    }
+
     #[test]
     fn a_renter_sells_nothing() {
         let machine = Machine::measure(Path::new("/nonexistent/folder"));

@@ -154,6 +154,64 @@ fn all_errors_are_told_at_once_with_line_value_and_remedy() {
     assert!(errors[6].contains("api.port = 1: unknown field"), "{}", errors[6]);
 }
 
+/// Case S2: a word that is not on the list is an error that names the field and the words, never the most permissive of
+/// them; nor is the right word in other letters.
+#[test]
+fn case_s2_unknown_words_are_errors_and_never_defaults() {
+    for (section, field, right) in [
+        ("node", "role", "provider"),
+        ("node", "profile", "home"),
+        ("pricing", "strategy", "adaptive"),
+        ("availability", "at_window_end", "stop"),
+        ("workloads", "network", "none"),
+        ("engine", "kind", "none"),
+        ("limits", "on_battery", "pause"),
+        ("offer", "gpus", "none"),
+        ("offer", "slots", "auto"),
+    ] {
+        let with = |word: &str| parse(&format!("version = 1\n[{section}]\n{field} = \"{word}\"\n"));
+        assert!(with(right).is_ok(), "{section}.{field} = {right}: {:?}", with(right).err());
+        for word in ["composite", "", "accept-all", &right.to_uppercase(), &format!("{right} ")] {
+            let errors = with(word).expect_err(field);
+            assert!(errors.len() == 1 && errors[0].contains(&format!("{section}.{field}")), "{word:?}: {errors:?}");
+        }
+    }
+    for (line, field) in [
+        ("[workloads]\nruntimes = [\"wasm\", \"all\"]", "workloads.runtimes"),
+        ("[workloads]\nruntimes = [\"WASM\"]", "workloads.runtimes"),
+        ("[alerts]\non = [\"everything\"]", "alerts.on"),
+    ] {
+        let errors = parse(&format!("version = 1\n{line}\n")).expect_err(line);
+        assert!(errors.iter().any(|error| error.contains(field)), "{errors:?}");
+    }
+}
+
+/// Case M19: a price that is none is refused where the file is judged; whatever is found valid has a price to start with.
+#[test]
+fn case_m19_a_file_that_is_valid_always_has_a_price() {
+    for part in ["cpu", "memory_gb"] {
+        for list in ["floor", "ask"] {
+            for price in ["\"\"", "\"free\"", "\"0.1\"", "0.1", "\"CR/h\"", "\"-0.1 CR/h\"", "\"1 CR\"", "{}"] {
+                let text = format!("version = 1\n[pricing]\n{list} = {{ {part} = {price} }}\n");
+                let errors = parse(&text).expect_err(&text);
+                assert!(errors.iter().any(|error| error.contains(&format!("pricing.{list}"))), "{text}{errors:?}");
+            }
+        }
+    }
+    for text in [
+        "",
+        "[pricing]\n",
+        "[pricing]\nfloor = {}\nask = {}\n",
+        "[pricing]\nfloor = { cpu = \"0.02 CR/h\" }\n",
+        "[pricing]\nask = { memory_gb = \"0.02 CR/h\" }\n",
+        "[pricing]\nask = { \"RTX 4090\" = \"0.34 CR/h\" }\n",
+    ] {
+        let config = parse(&format!("version = 1\n{text}")).expect(text);
+        assert!(config.floor.cpu.0 > 0 && config.floor.memory_gb.0 > 0, "{text}");
+        assert!(config.ask.cpu >= config.floor.cpu && config.ask.memory_gb >= config.floor.memory_gb, "{text}");
+    }
+}
+
 #[test]
 fn a_missing_or_newer_version_is_refused() {
     assert!(parse("").unwrap_err()[0].contains("write version = 1"));

@@ -105,3 +105,24 @@ fn braces_of_the_folder_are_no_placeholders() {
     assert_eq!(output.to, "/tmp/{{x}/r/{index}");
     assert_eq!(super::output("/out", "/abs/{index}", Path::new("/tmp")).to, "/abs/{index}");
 }
+
+/// Case M16: the same job is the same hash, in whatever order the keys of its maps are written.
+#[test]
+fn case_m16_the_order_of_keys_never_changes_the_hash_of_a_job() {
+    let folder = folder();
+    let spec = |labels: &str, env: &str, matrix: &str| {
+        let text = format!(
+            "version = 1\nname = \"t\"\nlabels = {{ {labels} }}\n[runtime]\nwasm = \"./m.wasm\"\nargs = [\"{{A}}{{B}}\"]\n\
+             env = {{ {env} }}\n[array]\nmatrix = {{ {matrix} }}\n"
+        );
+        let file = job_file::parse(text.as_bytes(), Format::Toml).unwrap().file;
+        resolve(&file, folder.path(), &BTreeMap::new()).unwrap().spec
+    };
+    let one = spec("x = \"1\", y = \"2\"", "data = \"d\", cache = \"c\"", "A = [\"1\", \"2\"], B = [\"p\"]");
+    let other = spec("y = \"2\", x = \"1\"", "cache = \"c\", data = \"d\"", "B = [\"p\"], A = [\"1\", \"2\"]");
+    assert_eq!(one.hash().unwrap(), other.hash().unwrap());
+    assert_eq!(one.env, [("cache".to_owned(), "c".to_owned()), ("data".to_owned(), "d".to_owned())]);
+    // Values and their order do make another job.
+    let swapped = spec("x = \"1\", y = \"2\"", "data = \"d\", cache = \"c\"", "A = [\"2\", \"1\"], B = [\"p\"]");
+    assert_ne!(one.hash().unwrap(), swapped.hash().unwrap());
+}

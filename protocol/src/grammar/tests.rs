@@ -156,6 +156,19 @@ fn shares_are_exact_and_at_most_one() {
     }
 }
 
+/// Case S1: half is half and not nothing, one and a half times is not twice.
+#[test]
+fn case_s1_percentages_are_multiplied_before_they_are_divided() {
+    let share = |text: &str| text.parse::<Ppm>().unwrap();
+    assert_eq!((share("50%"), share("0.5")), (Ppm(500_000), Ppm(500_000)));
+    assert_eq!((share("50%").of(1), share("50%").of(2), share("50%").of(5)), (0, 1, 2));
+    assert_eq!((share("1%").of(99), share("1%").of(100), share("1%").of(64 << 30)), (0, 1, 687_194_767));
+    assert_eq!((share("99.9999%").of(1_000_000), share("0.0001%").of(999_999)), (999_999, 0));
+    assert_eq!((share("100%").of(u64::MAX), share("50%").of(u64::MAX)), (u64::MAX, u64::MAX / 2));
+    // More than the whole is no share.
+    assert_eq!(refusal::<Ppm>("150%"), "\"150%\": a share is at most 1");
+}
+
 #[test]
 fn bandwidth_power_and_temperature_need_their_units() {
     assert_eq!("50Mbps".parse(), Ok(BitsPerSecond(50_000_000)));

@@ -898,3 +898,54 @@ proptest! {
         prop_assert_eq!(all.len(), a * b * c);
     }
 }
+
+/// Case S2: a word that is not on the list is an error that names the field, never the most permissive default; nor is
+/// the right word in other letters.
+#[test]
+fn case_s2_unknown_words_are_errors_and_never_defaults() {
+    let wasm_fields = [
+        ("market", "tier"),
+        ("market", "mode"),
+        ("market", "pay"),
+        ("market", "local"),
+        ("sla", "verify"),
+        ("resources", "isolation"),
+        ("resources", "data"),
+    ];
+    for (section, field) in wasm_fields {
+        for word in ["composite", "Any", "ALL", "AUTO", "Gold", "", "accept-all", "w0", "first "] {
+            let found = refusal(&format!("[{section}]\n{field} = \"{word}\"\n"));
+            assert!(found.contains(&format!("{section}.{field}")), "{found}");
+        }
+    }
+    for word in ["everything", "Lost", "any", ""] {
+        let found = refusal(&format!("[retry]\non = [\"lost\", \"{word}\"]\n"));
+        assert!(found.contains("retry.on"), "{found}");
+    }
+    for (line, field) in [("type = \"Task\"", "type"), ("type = \"batch\"", "type")] {
+        let found = errors(&format!("{HEAD}{line}\n{WASM}"));
+        assert!(found.len() == 1 && found[0].contains(field), "{found:?}");
+    }
+    let found = errors(&format!("{HEAD}{WASM}network = \"Open\"\n"));
+    assert!(found.len() == 1 && found[0].contains("runtime.network"), "{found:?}");
+}
+
+/// Case M16: the order in which a map's keys are written is no part of what is meant, in none of the maps of a file.
+#[test]
+fn case_m16_the_order_of_keys_makes_no_other_job() {
+    let file = |swap: bool| {
+        let pair = |a: &str, b: &str| if swap { format!("{{ {b}, {a} }}") } else { format!("{{ {a}, {b} }}") };
+        let labels = pair("team = \"vision\"", "cost = \"7\"");
+        let env = pair("data = \"/in\"", "cache = \"/tmp\"");
+        let matrix = pair("LR = [\"0.1\", \"0.01\"]", "SEED = [\"0\", \"1\"]");
+        let market = if swap { "mode = \"ask\"\ntier = \"silver\"" } else { "tier = \"silver\"\nmode = \"ask\"" };
+        let runtime = format!("[runtime]\nwasm = \"./x.wasm\"\nargs = [\"{{LR}}\", \"{{SEED}}\"]\nenv = {env}\n");
+        let (array, market) = (format!("[array]\nmatrix = {matrix}\n"), format!("[market]\n{market}\n"));
+        let sections = if swap { [array, market, runtime] } else { [runtime, market, array] };
+        read(&format!("version = 1\nname = \"x\"\nlabels = {labels}\n{}", sections.concat())).file
+    };
+    let (one, other) = (file(false), file(true));
+    assert_eq!(one, other);
+    assert_eq!(one.tasks().collect::<Vec<_>>(), other.tasks().collect::<Vec<_>>());
+    assert_eq!(one.tasks().count(), 4);
+}
