@@ -21,13 +21,17 @@ pub struct Invitee {
     pub candidate: Candidate,
     /// Whether it has no record here.
     pub newcomer: bool,
+    /// Whether nothing was free when it was last heard of. It may know better, but others are asked first.
+    pub full: bool,
 }
 
-/// Chooses whom to invite, `most` at most: the best by estimate, a share of newcomers by lot.
+/// Chooses whom to invite, `most` at most: the best by estimate, a share of newcomers by lot; who has no room only where
+/// places are left.
 #[must_use]
 pub fn invites(mut invitees: Vec<Invitee>, most: usize, seed: &Hash, duration: Millis, loss: Loss) -> Vec<NodeId> {
     invitees.sort_by_key(|invitee| {
-        (rank::cost(&invitee.candidate, duration, loss), rank::tie(seed, &invitee.candidate.provider))
+        let cost = rank::cost(&invitee.candidate, duration, loss);
+        (invitee.full, cost, rank::tie(seed, &invitee.candidate.provider))
     });
     if invitees.len() <= most {
         return invitees.into_iter().map(|invitee| invitee.candidate.provider).collect();
@@ -37,7 +41,7 @@ pub fn invites(mut invitees: Vec<Invitee>, most: usize, seed: &Hash, duration: M
     let mut chosen: Vec<NodeId> = best.map(|invitee| invitee.candidate.provider).collect();
     let rest = invitees.get(chosen.len()..).unwrap_or_default();
     let mut lots: Vec<_> = rest.iter().filter(|invitee| invitee.newcomer).collect();
-    lots.sort_by_key(|invitee| rank::tie(seed, &invitee.candidate.provider));
+    lots.sort_by_key(|invitee| (invitee.full, rank::tie(seed, &invitee.candidate.provider)));
     chosen.extend(lots.iter().take(newcomers).map(|invitee| invitee.candidate.provider));
     for invitee in rest {
         if chosen.len() >= most {

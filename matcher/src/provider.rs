@@ -29,6 +29,7 @@ mod hours;
 mod lease;
 mod offer;
 mod outbid;
+mod pending;
 mod preempt;
 mod replay;
 mod time;
@@ -40,6 +41,7 @@ use lease::{Attempt, Lease, Phase};
 use offer::Offers;
 pub use outbid::Outbid;
 use outbid::Outbids;
+use pending::Pending;
 
 /// Leases that are not closed. Open ones are bounded by capacity; the others wait for a renter that may come back.
 pub const MAX_LEASES: usize = 4_096;
@@ -53,6 +55,8 @@ pub struct Provider {
     answers: Answers,
     offers: Offers,
     outbids: Outbids,
+    /// Bids that may be awarded at any moment.
+    pending: Pending,
     draining: bool,
     /// The owner uses its machine itself.
     paused: bool,

@@ -1,6 +1,6 @@
 //! The order of those who will do: by what they cost in the end, in integers, the same whoever computes it.
 
-use souk_protocol::{Credits, Hash, Millis, NodeId, Ppm, Rate, Tier};
+use souk_protocol::{Credits, Hash, JobId, Millis, NodeId, Ppm, Rate, Tier};
 
 /// Reliability that is assumed of a peer without a record.
 pub const UNKNOWN_RELIABILITY: Ppm = Ppm(900_000);
@@ -180,6 +180,15 @@ pub fn tie(root: &Hash, provider: &NodeId) -> Hash {
     head.copy_from_slice(&root.0);
     tail.copy_from_slice(&provider.0);
     Hash(*blake3::hash(&both).as_bytes())
+}
+
+/// A root for one job alone: what many jobs compare by the same documents does not lead them all to the same one.
+#[must_use]
+pub fn seeded(root: &Hash, job: &JobId) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&root.0);
+    hasher.update(&job.0);
+    Hash(*hasher.finalize().as_bytes())
 }
 
 /// The root that stands for a set of bids or offers: over their hashes in ascending order, each once.

@@ -53,6 +53,9 @@ const STALLED: Millis = Millis(600_000);
 const BACKOFF_FIRST: Millis = Millis(200);
 /// Longest.
 const BACKOFF_MAX: Millis = Millis(5_000);
+/// How long after an award that came too late for the slots `mode = "auto"` holds auctions: asks are for a market with
+/// room, where they save a round trip.
+const RACED: Millis = Millis(60_000);
 /// How long a provider that broke a promise is passed over by the same job, or one that stumbles comes second.
 const AVOID: Millis = Millis(30_000);
 
@@ -79,6 +82,9 @@ pub struct Renter {
     rtts: Rtts,
     records: Records,
     keep: Keep,
+    /// Until then others are known to want the same slots, and bids say better than asks which are still to be had. Not
+    /// durable.
+    raced_until: Option<Millis>,
 }
 
 /// How slots are sought for a job. Not durable: after a restart the search begins anew.

@@ -100,7 +100,16 @@ fn invitee(n: u8, rate: u64, newcomer: bool) -> Invitee {
         reliability: None,
         rtt: None,
     };
-    Invitee { candidate, newcomer }
+    Invitee { candidate, newcomer, full: false }
+}
+
+#[test]
+fn whoever_has_no_room_is_asked_only_where_places_are_left() {
+    let full = (0..12).map(|n| Invitee { full: true, ..invitee(n, 1, false) });
+    let free = (100..112).map(|n| invitee(n, 9, false));
+    let chosen = invites(full.chain(free).collect(), MOST, &Hash([1; 32]), Millis(1_000), Loss::Tenths(5));
+    assert_eq!(chosen.len(), MOST);
+    assert_eq!(chosen.iter().filter(|id| id.0[0] >= 100).count(), 12);
 }
 
 #[test]

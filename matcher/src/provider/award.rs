@@ -7,7 +7,7 @@ use souk_protocol::{
     NodeId, Signed, Timestamp, Verified, Work,
 };
 
-use super::{MAX_LEASES, Provider, SIDE, lease::Lease, preempt, work};
+use super::{MAX_LEASES, Provider, SIDE, lease::Lease, pending, preempt, work};
 use crate::{
     context::Context,
     desk::{Asked, BID_BEYOND, MAX_BIDS, OwnBid, Refusal, Wanted},
@@ -117,6 +117,18 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
     }
     let quote = quote?;
     provider.desk.fits_hours(&call.terms, start.saturating_add(quote.ready_in))?;
+    // What is to be had at once may be bid to others at this moment; what is made room for later is in nobody's way.
+    let at_once = call.start_at.is_none() && quote.ready_in.is_zero();
+    let mut slots = quote.slots;
+    if at_once {
+        let (total, free) = (provider.desk.total(), provider.desk.free());
+        let room = provider.pending.room((&call.renter, &call.job), (total, free), &call.requirement, cx.now.mono);
+        slots = slots.min(room);
+    }
+    if slots == 0 {
+        let nearest = format!("all that is free is bid to others; ask again in {}", pending::PENDING_FOR);
+        return Err(Refusal::new(DeclineCode::NoCapacity, nearest));
+    }
     // Nobody gets a word that outlives the owner's hours.
     let valid_until = call.closes.min(provider.desk.open_until()).saturating_add(BID_BEYOND);
     let bid = Bid {
@@ -124,7 +136,7 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         renter: call.renter,
         provider: cx.me(),
         rate: quote.rate,
-        slots: quote.slots,
+        slots,
         ready_in: quote.ready_in,
         issued: cx.now.wall,
         valid_until,
@@ -137,13 +149,17 @@ fn bid(provider: &mut Provider, call: &Verified<Announcement>, cx: &mut Context<
         requirement: call.requirement.clone(),
         terms: call.terms,
         rate: quote.rate,
-        slots: quote.slots,
+        slots,
         ready_in: quote.ready_in,
         start_at: call.start_at,
         valid_until,
     };
     if !provider.desk.remember_bid(signed.hash(), own, cx.now.wall) {
         return Err(Refusal::new(DeclineCode::Busy, "too many bids are open"));
+    }
+    if at_once {
+        let amount = pending::amount(&call.requirement, slots);
+        provider.pending.promise(signed.hash(), call.renter, call.job, amount, cx.now.mono);
     }
     Ok(signed.into_signed())
 }
@@ -209,6 +225,9 @@ pub(super) fn award(provider: &mut Provider, award: Verified<Award>, work: Vec<W
     if let Some(refusal) = provider.answers.declined.get(&hash).cloned() {
         cx.decline(renter, hash, refusal.code, &refusal.nearest);
         return;
+    }
+    if let Basis::Bid { bid, table: _ } = award.basis {
+        provider.pending.settle(&bid);
     }
     if let Err(refusal) = accept(provider, award, work, cx) {
         decline(provider, renter, hash, &refusal, cx);

@@ -91,6 +91,7 @@ pub(super) fn lost(provider: &mut Provider, lost: &Lost, tally: &Tally, cx: &mut
     if own.hash() != lost.bid || own.renter != tally.renter || !lost.is_counted(tally) {
         return cx.blame(tally.renter, "a tally that does not count the bid it is about");
     }
+    provider.pending.settle(&lost.bid); // others may have those slots
     let Some(job) = provider.desk.bid(&lost.bid).map(|bid| bid.job) else { return };
     let outbid = Outbid { renter: tally.renter, rank: lost.rank, of: tally.bids, over: lost.over, at: tally.at };
     provider.outbids.add(job, outbid);

@@ -43,7 +43,9 @@ impl Renter {
             .map(|offer| {
                 let rate = filter::ask(offer, &spec.requirement).or(typical).unwrap_or(Rate::ZERO);
                 let candidate = self.candidate(offer, rate, 1, &spec.terms);
-                Invitee { newcomer: self.records.reliability(&offer.provider).is_none(), candidate }
+                let newcomer = self.records.reliability(&offer.provider).is_none();
+                let full = offer.free.slots(&spec.requirement) == 0;
+                Invitee { newcomer, candidate, full }
             })
             .collect();
         let (seen, hints) = (found.seen, found.reasons());
@@ -128,6 +130,9 @@ impl Renter {
             if !is_about_room(decline.code) && decline.code != DeclineCode::Unknown {
                 placing.hopeless.insert(from);
             }
+        }
+        if is_about_room(decline.code) {
+            self.raced_until = Some(cx.now.mono.saturating_add(super::RACED));
         }
         if let Some(job) = self.jobs.get_mut(&id) {
             let nearest = (!decline.nearest.is_empty()).then(|| decline.nearest.to_string());

@@ -50,6 +50,7 @@ impl Renter {
             return;
         }
         placing.retry_at = None;
+        let raced = self.raced_until.is_some_and(|until| until > now);
         let (wanted, goes_on) = self.award_local(id, wanted, cx);
         if wanted == 0 || !goes_on {
             return;
@@ -61,7 +62,7 @@ impl Renter {
         let spec = job.spec();
         let by_ask = match spec.market.mode {
             Mode::Ask => true,
-            Mode::Auto => spec.terms.tier != Tier::Gold,
+            Mode::Auto => spec.terms.tier != Tier::Gold && !raced,
             Mode::Auction => false,
         };
         let only_ask = spec.market.mode == Mode::Ask;
@@ -129,7 +130,8 @@ impl Renter {
                 self.candidate(offer, *rate, slots, &job.spec().terms)
             })
             .collect();
-        let root = rank::root(candidates.iter().map(|candidate| candidate.document));
+        // All renters see the same asks; each breaks ties in its own way.
+        let root = rank::seeded(&rank::root(candidates.iter().map(|candidate| candidate.document)), id);
         let terms = &job.spec().terms;
         let loss = Loss::of(job.spec().sla.loss, terms.tier);
         let ranked = rank::rank(candidates, &root, terms.timeout, loss);
@@ -154,6 +156,14 @@ impl Renter {
             if let Some(job) = self.jobs.get_mut(id) {
                 job.hints = hints;
             }
+            return false;
+        }
+        // Others take slots there: what is left is better asked than guessed from an offer that is seconds old.
+        let busy = |place: &usize| {
+            let offer = ranked.get(*place).and_then(|candidate| self.offers.get(&candidate.provider));
+            offer.is_some_and(|offer| is_busy(offer, &demand))
+        };
+        if !only_ask && shares.iter().any(|(place, _)| busy(place)) {
             return false;
         }
         let listed: Vec<_> = ranked
@@ -418,6 +428,12 @@ pub(super) fn pool_of(ranked: &[Candidate], wanted: u32, job: &Job, budget: Opti
         })
         .collect();
     pool::cover(&items, &Goal { wanted, most: MAX_AWARDS, caps: Caps::default(), budget }).shares
+}
+
+/// Whether more than a quarter of the slots of an offer were taken when it was made.
+fn is_busy(offer: &Offer, demand: &Demand<'_>) -> bool {
+    let [free, total] = [offer.free, offer.total].map(|capacity| u64::from(capacity.slots(demand.requirement)));
+    free.saturating_mul(4) < total.saturating_mul(3)
 }
 
 /// Whether all that keeps this offer from doing is that its slots are taken.

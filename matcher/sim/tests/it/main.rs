@@ -4,6 +4,7 @@
 mod broken;
 mod market;
 mod plan;
+mod race;
 mod scale;
 mod smoke;
 mod study;
