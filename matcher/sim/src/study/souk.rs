@@ -139,7 +139,7 @@ fn job(number: usize, request: &Request, market: &Market) -> PlannedJob {
     let need = Capacity { cpu: MilliCpu(request.gpu.0), memory: SLOT_MEMORY, disk: SLOT_MEMORY };
     let is_gold = request.tier == Tier::Gold;
     // Every other renter of gold knows ahead when it will want it.
-    let ahead = if is_gold && number % 2 == 0 { market.ahead.0.min(request.at.0) } else { 0 };
+    let ahead = if is_gold && number.is_multiple_of(2) { market.ahead.0.min(request.at.0) } else { 0 };
     let start_at = SETTLE + scaled(request.at);
     PlannedJob {
         tier: request.tier,
