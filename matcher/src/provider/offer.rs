@@ -58,7 +58,7 @@ impl Offers {
         // The wall clock makes it rise over restarts, the count where the clock stands still.
         self.sequence = self.sequence.saturating_add(1).max(cx.now.wall.0);
         let life = cx.now.wall.saturating_add(OFFER_LIFE);
-        // While it is open an offer ends with the owner's hours; one that says it is closed stands until it opens.
+        // While it is open an offer ends with the owner's hours.
         let expires = if draining { life } else { life.min(desk.open_until().max(cx.now.wall)) };
         let Some(policy) = desk.policy() else { return };
         let offer = Offer {
@@ -75,7 +75,7 @@ impl Offers {
             runtimes: first(&policy.runtimes),
             isolation: first(&policy.isolation),
             tiers: first(&policy.tiers),
-            ask: asks.filter(|_| policy.standing),
+            ask: asks.filter(|_| policy.standing && !draining),
             max_duration: policy.max_duration,
             notice: policy.notice,
             interruptions: desk.interruptions(),

@@ -51,6 +51,8 @@ pub(super) async fn offers(
     let seen = rows.len();
     let mut rows: Vec<_> = rows
         .into_iter()
+        // Whoever has closed says so with an offer of nothing.
+        .filter(|(offer, ..)| !offer.total.cpu.is_zero())
         .filter(|(offer, ..)| wanted.region.as_deref().is_none_or(|region| *offer.region == *region))
         .filter(|(offer, ..)| gpu.as_ref().is_none_or(|gpu| offer.gpus.iter().any(|have| gpu.matches(&have.gpu))))
         .collect();

@@ -55,7 +55,7 @@ fn outside_of_the_hours_nothing_is_bid_awarded_or_offered_and_the_refusal_says_w
     let by_ask = stall.award_doc(LeaseId([1; 16]), 1);
     let out = stall.pass(END);
     let closed = offers(&out).pop().unwrap();
-    assert_eq!((closed.total, closed.free), (Capacity::default(), Capacity::default()));
+    assert_eq!((closed.total, closed.free, closed.ask), (Capacity::default(), Capacity::default(), None));
     let call = call(&stall);
     let out = announce(&mut stall, &call);
     let refusal = decline(&out).unwrap();
