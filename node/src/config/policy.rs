@@ -114,7 +114,9 @@ mod tests {
         let line = kernel.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
         let kibibytes: u64 = line.trim().strip_suffix(" kB").unwrap().parse().unwrap();
         let measured = Machine::measure(Path::new("/")).memory.0;
-        let limit = sysinfo::System::new().cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+        let mut system = sysinfo::System::new();
+        system.refresh_memory();
+        let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
         assert_eq!(measured, (kibibytes * 1_024).min(limit));
     }
 
