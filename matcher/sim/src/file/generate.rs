@@ -11,6 +11,9 @@ use crate::{
 
 /// Most tasks of one job, in means: the tail of the geometric distribution is cut.
 const MOST_TASKS: u64 = 8;
+/// Attempts of a task, and of one that others may stop.
+const ATTEMPTS: u32 = 3;
+const BRONZE_ATTEMPTS: u32 = 30;
 /// A gigabyte of memory costs this part of a core.
 const MEMORY_PART: u64 = 20;
 /// What an overseller claims, in thousandths of what it has.
@@ -112,6 +115,8 @@ fn job(dice: &mut Dice, file: &ScenarioFile, left: u64) -> PlannedJob {
     });
     PlannedJob {
         tier,
+        // Whoever may be stopped for others does not give up for it.
+        attempts: if tier == Tier::Bronze { BRONZE_ATTEMPTS } else { ATTEMPTS },
         // A time limit has room for what the machine adds to a run.
         limit: Millis(longest.saturating_mul(estimate).saturating_add(1_000)),
         mode: if tier == Tier::Gold { Mode::Auction } else { Mode::Auto },
