@@ -247,6 +247,8 @@ pub(super) fn plan_anew(provider: &mut Provider, cx: &mut Context<'_>) {
     let total = provider.desk.total();
     let over = provider.desk.leave_by(cx.now);
     provider.desk.clear_schedule();
+    // What does not fit beside those who wait goes at once: nothing runs on it, so nobody needs a warning.
+    let unfit = if provider.waiting.is_empty() { OPEN_ENDED } else { now };
     for (_, _, _, id) in &order {
         let Some(lease) = provider.leases.get_mut(id) else { continue };
         let (need, slots) = (&lease.award.requirement, lease.award.slots);
@@ -256,7 +258,7 @@ pub(super) fn plan_anew(provider: &mut Provider, cx: &mut Context<'_>) {
         let (from, until) = match lease.begins {
             Some(from) => (from, OPEN_ENDED),
             None if open => {
-                let until = provider.desk.schedule().fits_until(&total, &amount, now).unwrap_or(OPEN_ENDED);
+                let until = provider.desk.schedule().fits_until(&total, &amount, now).unwrap_or(unfit);
                 let over = hours::leave_by(lease, over, now);
                 let until = until.min(over);
                 lease.for_owner = until == over;
