@@ -310,7 +310,9 @@ pub(super) fn begin_waiting(provider: &mut Provider, cx: &mut Context<'_>) {
             provider.waiting.remove(&id);
             continue;
         };
-        if !matches!(lease.phase, Phase::Open) || begins > now {
+        // Tried at every chance from the promised time on; the next time of its own is for when there is none.
+        let promised = provider.desk.schedule().get(&id).map_or(begins, |hold| hold.from.min(begins));
+        if !matches!(lease.phase, Phase::Open) || promised > now {
             continue;
         }
         if provider.desk.begin(&id) {
@@ -329,7 +331,6 @@ pub(super) fn begin_waiting(provider: &mut Provider, cx: &mut Context<'_>) {
             cx.out.push(Output::OpenLease(lease.view()));
             work::fill(lease, cx);
         } else {
-            let promised = provider.desk.schedule().get(&id).map_or(begins, |hold| hold.from);
             lease.begins = Some(now.saturating_add(BEGIN_RETRY));
             if now.saturating_sub(promised) >= cx.settings.params.lease_grace {
                 end::by_provider(lease, LeaseEnd::ProviderFault, "the slots promised for now are not free", None, cx);
