@@ -276,7 +276,7 @@ mod tests {
         let flags = JobArgs { memory: Some("1GB".to_owned()), to: Some("/x".to_owned()), ..JobArgs::default() };
         let file = over(yaml, "yaml", flags);
         assert_eq!(file.outputs[0].to, "/x");
-        assert_eq!(file.resources.memory.lo.to_string(), "1 GB");
+        assert_eq!(file.resources.memory.lo.to_string(), "1GB");
     }
 
     #[test]
