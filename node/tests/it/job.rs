@@ -73,8 +73,8 @@ fn flags_are_judged_like_the_file() {
         (&["plan", "--wasm", "m.wasm", "--env", "X"], "write NAME=VALUE"),
         (&["plan", "--wasm", "m.wasm", "--input", "X"], "write SOURCE=TARGET"),
         (&["run", "--image", "x:latest"], "latest"),
-        (&["run", "-f", "job.json"], "line 2: limits.timeout = 5: add a unit"),
-        (&["run", "-f", "job.yaml"], "line 4: limits.timeout = 5: add a unit"),
+        (&["run", "-f", "job.json"], "job.json:2: limits.timeout = 5: add a unit"),
+        (&["run", "-f", "job.yaml"], "job.yaml:4: limits.timeout = 5: add a unit"),
     ] {
         let run = home.run(args);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{args:?} {run:?}");

@@ -46,8 +46,11 @@ impl Stall {
 
     /// Calls for bids on terms; the bid, or the reason why there is none.
     fn asks(&mut self, terms: Terms, slots: u32, start_in: Option<u64>) -> Result<Verified<Bid>, Decline> {
+        // Each call is one of its own: the same again would be answered with the same bid, which may be used up.
+        static ROUND: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let wall = at(self.now).wall;
         let call = Announcement {
+            round: ROUND.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             terms,
             slots,
             start_at: start_in.map(|ms| Timestamp(wall.0 + ms)),
