@@ -194,6 +194,8 @@ async fn a_program_that_is_no_runner_is_told_by_name() {
 async fn a_runner_without_a_folder_of_its_own_is_none() {
     let bench = Bench::new();
     let module = bench.compile(&hello()).await.unwrap();
+    // The one that is ready already has its folder.
+    let ready = bench.pool.take(&module, &short()).await.unwrap();
     // A file where the runners' folders should be, as on a disk that went wrong.
     let scratch = bench.root().join("scratch");
     let aside = bench.root().join("aside");
@@ -203,6 +205,7 @@ async fn a_runner_without_a_folder_of_its_own_is_none() {
     assert!(matches!(&error, SandboxError::Folder { path, .. } if path.starts_with(&scratch)), "{error}");
     std::fs::remove_file(&scratch).unwrap();
     std::fs::rename(&aside, &scratch).unwrap();
+    ready.close().await;
     bench.is_well().await;
 }
 
