@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, watch};
 use super::{
     Room, Tools,
     layout::lay_out,
-    logs::{self, Logs, spool_name},
+    logs::{self, spool_name},
     outputs,
 };
 use crate::{
     clock::wall,
     data::Source,
-    store::{Durability, Pin},
+    store::{AttemptLogs, Durability, Pin},
     telemetry::Sampler,
 };
 
@@ -155,7 +155,7 @@ impl Attempt {
         if crate::ablation::leaves_out(crate::ablation::Step::Sandbox) {
             return self.make_up(&name).await;
         }
-        let logs = Logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0);
+        let logs = logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0);
         let (runner, logs) = tokio::join!(self.runner(&compiled, &name, inputs), logs);
         let (mut runner, logs) = (runner?, logs.map_err(Failed::ours)?);
         let folders = runner.folders().clone();
@@ -247,7 +247,7 @@ impl Attempt {
         let attempt = self.work.attempt;
         let folders = Folders::create(std::env::temp_dir().join(spool_name(&attempt))).map_err(Failed::ours)?;
         folders.prepare(name).map_err(Failed::ours)?;
-        let logs = Logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0).await.map_err(Failed::ours)?;
+        let logs = logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0).await.map_err(Failed::ours)?;
         let started = wall();
         let _ = self.tools.market.event(Event::Running { attempt, state: RunState::Running }).await;
         let (sink, outputs) = mpsc::channel(OUTPUTS);
@@ -278,7 +278,7 @@ impl Attempt {
         &mut self,
         runner: &mut Runner,
         name: &AttemptName,
-        logs: &Logs,
+        logs: &AttemptLogs,
     ) -> Result<(Ended, Option<Hash>), Failed> {
         let attempt = self.work.attempt;
         let (sink, outputs) = mpsc::channel(OUTPUTS);
@@ -321,14 +321,14 @@ impl Attempt {
         &self,
         folders: Folders,
         name: &AttemptName,
-        logs: &Logs,
+        logs: &AttemptLogs,
         ended: &Ended,
         (started, finished): (Timestamp, Timestamp),
         telemetry: Option<Hash>,
     ) -> Result<Outcome, Failed> {
         let (folder, blobs) = (folders.output(name), self.tools.store.blobs().clone());
         let kept = blocking(move || outputs::keep(&folder, &blobs));
-        let closed = logs.close((ended.stdout_len, ended.stderr_len));
+        let closed = logs::close(logs, (ended.stdout_len, ended.stderr_len));
         let (kept, closed) = tokio::join!(kept, closed);
         let kept = kept?.map_err(Failed::ours)?;
         let (stdout, stderr) = closed.map_err(Failed::ours)?;

@@ -90,6 +90,29 @@ pub struct Appended {
     pub dropped: u64,
 }
 
+/// Both logs of one attempt; clones share them.
+#[derive(Debug, Clone)]
+pub struct AttemptLogs {
+    /// Standard output.
+    pub stdout: Spool,
+    /// Standard error.
+    pub stderr: Spool,
+}
+
+impl AttemptLogs {
+    /// Opens both, or creates them; see [`Spool::open`]. `timed` ones keep, in files of their own, when their bytes
+    /// arrived.
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub async fn open(dir: &Path, attempt: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
+        let (dir, attempt) = (dir.to_owned(), attempt.to_owned());
+        let open = move |stream| Spool::open_any(&dir, &attempt, stream, cap, timed);
+        // One turn on the pool: a task's first output waits for it.
+        on_pool(move || Ok(Self { stdout: open("stdout")?, stderr: open("stderr")? })).await
+    }
+}
+
 /// Handle on a spool; clones share it.
 #[derive(Debug, Clone)]
 pub struct Spool(Arc<Inner>);
@@ -121,15 +144,6 @@ impl Spool {
     pub async fn open(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
         let (dir, attempt, stream) = (dir.to_owned(), attempt.to_owned(), stream.to_owned());
         on_pool(move || Self::open_blocking(&dir, &attempt, &stream, cap)).await
-    }
-
-    /// [`Spool::open`] of a spool that keeps, in a file of its own, when its bytes arrived.
-    ///
-    /// # Errors
-    /// As [`Spool::open`].
-    pub async fn open_timed(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
-        let (dir, attempt, stream) = (dir.to_owned(), attempt.to_owned(), stream.to_owned());
-        on_pool(move || Self::open_any(&dir, &attempt, &stream, cap, true)).await
     }
 
     /// [`Spool::open`] for threads that may wait for the disk.
