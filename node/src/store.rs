@@ -38,7 +38,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::disk::write_atomically;
 pub use self::{
     blobs::{BlobError, BlobFile, BlobWriter, Blobs, Durability, Pin},
     disk::DiskError,
@@ -51,6 +50,7 @@ pub use self::{
     spool::{Appended, AttemptLogs, Closed, Spool, SpoolError, SpoolState},
     verify::{BlobsVerdict, IndexVerdict, Report, VerifyOptions, verify},
 };
+pub(crate) use self::{disk::write_atomically, spool::log_path};
 /// The version of the folder's layout.
 pub const FORMAT_VERSION: u32 = 1;
 

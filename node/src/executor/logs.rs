@@ -34,23 +34,23 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Largest frame of a log stream.
 const MAX_FRAME: usize = MAX_LOG_CHUNK + 64;
 
-/// The spool's folder name of an attempt.
+/// What the names of an attempt's logs begin with.
 pub(crate) fn spool_name(attempt: &AttemptId) -> String {
     format!("{}-{}-{}-{}", attempt.lease, attempt.task, attempt.replica, attempt.number)
 }
 
-/// What the spool's folder names of a lease begin with.
+/// What the names of a lease's logs begin with.
 pub(super) fn lease_prefix(lease: &LeaseId) -> String {
     format!("{lease}-")
 }
 
-/// Removes the spools of a lease.
+/// Removes the logs of a lease.
 pub(super) async fn remove(store: &Arc<Store>, prefix: &str) {
     let (dir, prefix) = (store.spool_dir(), prefix.to_owned());
     let _ = tokio::task::spawn_blocking(move || {
         for item in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if item.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
-                && let Err(error) = std::fs::remove_dir_all(item.path())
+                && let Err(error) = std::fs::remove_file(item.path())
             {
                 debug!(%error, "a log stays");
             }
