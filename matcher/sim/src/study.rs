@@ -33,7 +33,7 @@ pub use measure::{Estimate, Figures, TIERS, TierFigures};
 pub use policy::{
     Cheapest, Easy, Fifo, FixedPrice, Hall, Instance, Placement, Policy, Random, best_price, optimum, play,
 };
-pub use run::{Aim, AtLoad, Efficiency, Study, StudyPlan, Trace};
+pub use run::{Aim, AtLoad, Broken, Efficiency, Study, StudyPlan, Trace};
 pub use souk::{Market, souk};
 pub use story::{Fate, Stay, Story};
 pub use synthetic::{demand as synthetic_demand, nodes as synthetic_nodes};

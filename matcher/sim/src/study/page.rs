@@ -17,7 +17,7 @@ const LEFT: u64 = 110;
 const COLOURS: [&str; 2] = ["#9cc5d1", "#0b6e8a"];
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1240px;margin:2rem auto;padding:0 1rem;\
-color:#1c2226;background:#fff}.label{background:#fdf3d8;border:1px solid #e2c779;padding:.3rem .6rem;border-radius:4px;\
+color:#1c2226;background:#fff}.bad{color:#a02c3e;font-weight:600}.label{background:#fdf3d8;border:1px solid #e2c779;padding:.3rem .6rem;border-radius:4px;\
 display:inline-block}table{border-collapse:collapse;margin:1rem 0;font-size:13px}td,th{padding:.2rem .6rem;\
 text-align:right;border-bottom:1px solid #dde3e6}th:first-child,td:first-child{text-align:left;white-space:pre}\
 svg text{font:12px system-ui,sans-serif}.note{color:#4b565c}.wide{overflow-x:auto}";
@@ -49,6 +49,9 @@ impl Study {
             );
         }
         page.push_str("</table>");
+        for broken in &self.broken {
+            let _ = write!(page, "<p class=\"bad\">{}</p>", escaped(&broken.to_string()));
+        }
         for at in &self.loads {
             section(&mut page, at);
         }
@@ -121,7 +124,7 @@ fn bars(page: &mut String, at: &AtLoad) {
 mod tests {
     use souk_protocol::Millis;
 
-    use super::*;
+    use super::{super::run::Broken, *};
 
     #[test]
     fn a_page_has_the_label_a_bar_for_each_policy_and_nothing_that_a_name_could_inject() {
@@ -136,8 +139,10 @@ mod tests {
             }],
             efficiency: Vec::new(),
             instances: 0,
+            broken: vec![Broken { load: 700_000, seed: 9, what: "paid once: <t1>".to_owned() }],
         };
         let page = study.html();
+        assert!(page.contains("<p class=\"bad\">broken at load 70.0 %, seed 9: paid once: &lt;t1&gt;</p>"));
         assert!(
             page.contains("<p class=\"label\">simulated (seeds 1-1, &lt;trace&gt;)</p>") && page.contains("a &amp; b")
         );

@@ -1,6 +1,7 @@
 //! A whole study: every policy on the same demand, at several loads, over several seeds, with what was aimed at.
 
 use std::{
+    fmt,
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -15,7 +16,9 @@ use super::{
     measure::{Estimate, Figures},
     policy::{Instance, optimum, play},
     souk::{Market, souk},
-    synthetic, trace_file,
+    synthetic,
+    table::percent,
+    trace_file,
 };
 use crate::random::MILLION;
 
@@ -113,6 +116,23 @@ pub struct Aim {
     pub met: Option<bool>,
 }
 
+/// What must never happen and did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    /// At this load, in millionths.
+    pub load: u64,
+    /// In the run of this seed.
+    pub seed: u64,
+    /// The invariant, and who or what broke it.
+    pub what: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "broken at load {} %, seed {}: {}", percent(self.load), self.seed, self.what)
+    }
+}
+
 /// What came of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Study {
@@ -126,6 +146,8 @@ pub struct Study {
     pub efficiency: Vec<Efficiency>,
     /// How many of them.
     pub instances: u64,
+    /// Invariants of the market that did not hold.
+    pub broken: Vec<Broken>,
 }
 
 /// The demand that windows are cut from, and the machines that fleets are sampled from.
@@ -148,12 +170,13 @@ impl StudyPlan {
         let mut names = vec!["souk".to_owned()];
         names.extend(self.policies.iter().cloned());
         let mut left_out = source.demand.left_out;
-        let mut loads = Vec::new();
+        let (mut loads, mut broken) = (Vec::new(), Vec::new());
         for load in &self.loads {
             let mut policies: Vec<_> = names.iter().map(|name| (name.clone(), Vec::new())).collect();
             let mut span = 0;
-            for run in results.by_ref().take(seeds.len()) {
+            for (seed, run) in seeds.iter().zip(results.by_ref()) {
                 span += run.span.0;
+                broken.extend(run.broken.into_iter().map(|what| Broken { load: *load, seed: *seed, what }));
                 left_out.too_wide = left_out.too_wide.max(run.too_wide);
                 for ((_, figures), of) in policies.iter_mut().zip(run.figures) {
                     figures.push(of);
@@ -181,7 +204,7 @@ impl StudyPlan {
             self.first_seed.saturating_add(self.seeds).saturating_sub(1),
             source.demand.source
         );
-        Ok(Study { label, notes, loads, efficiency: self.small(), instances: self.instances })
+        Ok(Study { label, notes, loads, efficiency: self.small(), instances: self.instances, broken })
     }
 
     fn source(&self) -> Result<Source, trace_file::TraceError> {
@@ -248,13 +271,14 @@ impl StudyPlan {
     fn once(&self, source: &Source, load: u64, seed: u64) -> Once {
         let fleet = Fleet::sampled(seed, &source.fleet, &source.nodes, self.gpus, &self.values);
         let demand = source.demand.window(seed, self.jobs).jittered(seed).scaled(&fleet, load);
-        let mut figures = vec![Figures::of(&demand, &fleet, &souk(seed, &demand, &fleet, &self.market))];
+        let story = souk(seed, &demand, &fleet, &self.market);
+        let mut figures = vec![Figures::of(&demand, &fleet, &story)];
         for name in &self.policies {
             let policy = compare::named(name, seed, &demand, &fleet);
             let story = policy.map(|mut policy| play(&demand, &fleet, policy.as_mut()));
             figures.extend(story.map(|story| Figures::of(&demand, &fleet, &story)));
         }
-        Once { span: demand.span(), too_wide: demand.left_out.too_wide, figures }
+        Once { span: demand.span(), too_wide: demand.left_out.too_wide, figures, broken: story.violations }
     }
 
     /// All policies on small instances.
@@ -289,6 +313,7 @@ struct Once {
     span: Millis,
     too_wide: usize,
     figures: Vec<Figures>,
+    broken: Vec<String>,
 }
 
 impl AtLoad {

@@ -87,17 +87,11 @@ impl Study {
         for at in &self.loads {
             at.aims(&mut aims);
         }
-        let broken: u64 = self
-            .loads
-            .iter()
-            .flat_map(|at| at.policies.iter().filter(|(name, _)| name == "souk"))
-            .flat_map(|(_, figures)| figures.iter().map(|figures| figures.violations))
-            .sum();
         aims.push(Aim {
             what: "reservations delayed by backfill, and other invariants broken, all loads".to_owned(),
             aim: "none",
-            reached: broken.to_string(),
-            met: Some(broken == 0),
+            reached: self.broken.len().to_string(),
+            met: Some(self.broken.is_empty()),
         });
         aims
     }
@@ -209,6 +203,9 @@ impl fmt::Display for Study {
             };
             writeln!(f, "  {:<3} {}: aim {}; {}", met, aim.what, aim.aim, aim.reached)?;
         }
+        for broken in &self.broken {
+            writeln!(f, "      {broken}")?;
+        }
         Ok(())
     }
 }
@@ -232,12 +229,13 @@ mod tests {
         let mut fixed = Figures { utilisation: 800_000, ..Figures::default() };
         fixed.tiers[0].rate = 1_000_000;
         let policies = vec![("souk".to_owned(), vec![figures]), ("fixed-price".to_owned(), vec![fixed])];
-        let study = Study {
+        let mut study = Study {
             label: "simulated (seeds 1-1, test)".to_owned(),
             notes: Vec::new(),
             loads: vec![AtLoad { load: 1_100_000, span: souk_protocol::Millis(0), policies }],
             efficiency: Vec::new(),
             instances: 0,
+            broken: Vec::new(),
         };
         let aims: Vec<_> = study.aims().into_iter().map(|aim| (aim.what, aim.met, aim.reached)).collect();
         assert_eq!(aims[0].1, Some(true));
@@ -247,5 +245,10 @@ mod tests {
         assert_eq!((aims[4].1, aims[4].2.as_str()), (Some(true), "0"));
         let text = study.to_string();
         assert!(text.starts_with("simulated (seeds 1-1, test)\n") && text.contains("95.0 (95.0-95.0)"), "{text}");
+
+        let what = "no oversell: node 3".to_owned();
+        study.broken.push(super::super::run::Broken { load: 1_100_000, seed: 9, what });
+        let text = study.to_string();
+        assert!(text.ends_with("aim none; 1\n      broken at load 110.0 %, seed 9: no oversell: node 3\n"), "{text}");
     }
 }

@@ -44,12 +44,12 @@ pub(super) fn run(printer: &Printer, args: &RunArgs, plan: StudyPlan) -> Result<
         write(&folder.join(REPORT), study.html().as_bytes())?;
         printer.talk(format_args!("report: {}", folder.join(REPORT).display()));
     }
-    let broken: u64 =
-        study.loads.iter().flat_map(|at| &at.policies).flat_map(|(_, all)| all).map(|f| f.violations).sum();
-    if broken == 0 {
-        Ok(Exit::DONE)
-    } else {
-        Err(CliError::internal(format!("invariants of the market did not hold {broken} times")))
+    match study.broken.as_slice() {
+        [] => Ok(Exit::DONE),
+        [first, ..] => {
+            Err(CliError::internal(format!("invariants of the market did not hold {} times", study.broken.len()))
+                .hint(first))
+        }
     }
 }
 
