@@ -82,8 +82,14 @@ pub(super) fn is_too_late(lease: &Lease, now: Millis) -> bool {
 pub(super) fn cut(provider: &mut Provider, place: &Place, cx: &mut Context<'_>) {
     for id in &place.cuts {
         provider.desk.end_by(id, place.from);
-        if let Some(lease) = provider.leases.get_mut(id) {
-            lease.vacate = Some(lease.vacate.map_or(place.from, |at| at.min(place.from)));
+        if let Some(lease) = provider.leases.get_mut(id)
+            && lease.vacate.is_none_or(|vacate| place.from < vacate)
+        {
+            lease.vacate = Some(place.from);
+            // It was closed for another moment, or for none: what runs on it has not been told of this one.
+            if matches!(lease.phase, Phase::Ending { .. }) && quiet(lease, cx.now.mono) > place.from {
+                notice(lease, cx);
+            }
         }
         leave(provider, id, cx);
     }
@@ -226,12 +232,18 @@ pub(super) fn shrink(provider: &mut Provider, cx: &mut Context<'_>) {
 
 /// The schedule of a replayed journal. Nothing runs after a restart, so whatever has begun can make room for whoever was
 /// promised it: first stand those who wait, then the others, firm ones before those that were first to be cut.
+///
+/// A reservation whose start has passed waits for nobody: it may have begun before, and have been cut for a later one.
 pub(super) fn plan_anew(provider: &mut Provider, cx: &mut Context<'_>) {
     let now = cx.now.mono;
+    let waits = |lease: &Lease| lease.begins.is_some_and(|from| from > now);
     let mut order: Vec<_> = provider
         .leases
         .values()
-        .map(|lease| (lease.begins.is_none(), std::cmp::Reverse(lease.award.terms.tier), lease.order, lease.id()))
+        .map(|lease| {
+            let tier = std::cmp::Reverse(lease.award.terms.tier);
+            (!waits(lease), lease.begins.is_none(), tier, lease.order, lease.id())
+        })
         .collect();
     order.sort_unstable();
     let total = provider.desk.total();
@@ -239,28 +251,28 @@ pub(super) fn plan_anew(provider: &mut Provider, cx: &mut Context<'_>) {
     provider.desk.clear_schedule();
     // What does not fit beside those who wait goes at once: nothing runs on it, so nobody needs a warning.
     let unfit = if provider.waiting.is_empty() { OPEN_ENDED } else { now };
-    for (_, _, _, id) in &order {
+    for (.., id) in &order {
         let Some(lease) = provider.leases.get_mut(id) else { continue };
         let (need, slots) = (&lease.award.requirement, lease.award.slots);
         let holds = provider.desk.holds(id) || lease.begins.is_some();
         let Some(amount) = crate::schedule::times(need, slots).filter(|_| holds) else { continue };
         let open = matches!(lease.phase, Phase::Open);
         let (from, until) = match lease.begins {
-            Some(from) => (from, OPEN_ENDED),
-            None if open => {
+            Some(from) if from > now => (from, OPEN_ENDED),
+            begins if open => {
                 let until = provider.desk.schedule().fits_until(&total, &amount, now).unwrap_or(unfit);
                 let over = hours::leave_by(lease, over, now);
                 let until = until.min(over);
                 lease.for_owner = until == over;
                 lease.vacate = Some(until).filter(|until| *until < OPEN_ENDED);
-                (Millis::ZERO, until)
+                (begins.unwrap_or(Millis::ZERO), until)
             }
-            None => (Millis::ZERO, lease.vacate.unwrap_or(OPEN_ENDED)),
+            _ => (Millis::ZERO, lease.vacate.unwrap_or(OPEN_ENDED)),
         };
         // The sum of all holds was a number before.
         let _ = provider.desk.book(*id, need, slots, from, until);
     }
-    for (_, _, _, id) in &order {
+    for (.., id) in &order {
         if provider.leases.get(id).is_some_and(|lease| lease.vacate.is_some()) {
             leave(provider, id, cx);
         }
