@@ -7,7 +7,11 @@
 
 By standing ask and by auction, as souk does it (sixteen invitations), and by an auction to which every provider is
 invited: what a market costs in which all bid on all. One node rents, the others sell; all are processes of their own and
-share this machine's processors, so processor time a job (of all nodes together) stands beside wall time.
+share this machine's processors, so processor time a job (of all nodes together) stands beside wall time. Measured is a market
+at rest: before, hundreds of nodes that start at once on two processors keep these busy for a while.
+
+Where the nodes lie on a disk, a file system that has just removed many files makes new ones slowly (ext4 does for minutes),
+and the later rows pay for the earlier ones: TMPDIR=/dev/shm leaves the disk out of the comparison.
 """
 import argparse, pathlib, shutil, sys, tempfile, time
 
@@ -39,9 +43,24 @@ class Crowd:
             put = self.renter.ask(self.renter.connect(), "PUT", path, module)
             put.read()
             assert put.status in (200, 201), put.status
+            self.settle()
         except BaseException:
             self.close()
             raise
+
+    def used(self):
+        """Seconds of processor time of all nodes so far."""
+        return sum(processor(node.process.pid) for node in self.nodes)
+
+    def settle(self):
+        """Waits until the nodes have got to know each other: then they take little of a processor."""
+        until = time.time() + 300
+        while time.time() < until:
+            before = self.used()
+            time.sleep(3)
+            if (self.used() - before) / 3 < 0.05 + 0.002 * len(self.nodes):
+                return
+        print("the nodes are still busy with each other after five minutes", file=sys.stderr)
 
     def offers(self, wanted):
         """Waits until the renter knows all offers."""
@@ -56,9 +75,9 @@ class Crowd:
         # Every provider compiles the module when it first runs it; nobody is measured at that.
         for _ in range(min(3 * len(self.nodes), 60)):
             one(self.renter, job)
-        before = sum(processor(node.process.pid) for node in self.nodes)
+        before = self.used()
         found = sorted(first for first, _ in (one(self.renter, job) for _ in range(runs)) if first is not None)
-        used = sum(processor(node.process.pid) for node in self.nodes) - before
+        used = self.used() - before
         pick = lambda share: found[min(len(found) - 1, int(len(found) * share))]
         return pick(.5), pick(.95), used / runs * 1e3
 
