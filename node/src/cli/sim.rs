@@ -18,6 +18,7 @@ use super::{
     printer::Printer,
     table::Table,
 };
+use crate::home::{self, HomeError};
 
 /// Most seeds of one call.
 const MAX_SEEDS: i64 = 10_000;
@@ -132,23 +133,19 @@ fn load(scenario: &str) -> Result<ScenarioFile, CliError> {
     if let Some(entry) = find(scenario) {
         return parse(entry.name, entry.text);
     }
-    let path = Path::new(scenario);
-    let is_path = scenario.contains(['/', '.']);
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_file() && meta.len() <= MAX_SCENARIO_FILE as u64 => {}
-        Ok(meta) if meta.is_file() => {
-            let message = format!("{scenario} has {} bytes, at most {MAX_SCENARIO_FILE} are read", meta.len());
-            return Err(CliError::usage(message));
-        }
-        Ok(_) => return Err(CliError::usage(format!("{scenario} is no file"))),
-        Err(error) if is_path => return Err(CliError::not_found(format!("cannot read {scenario}: {error}"))),
-        Err(_) => {
+    match home::read_text(Path::new(scenario), MAX_SCENARIO_FILE as u64) {
+        Ok(text) => parse(scenario, &text),
+        Err(error) if error.is_missing() && !scenario.contains(['/', '.']) => {
             let error = CliError::not_found(format!("there is no scenario {scenario:?}"));
-            return Err(error.hint("souk sim list shows all; a file is given by its path"));
+            Err(error.hint("souk sim list shows all; a file is given by its path"))
         }
+        Err(error) => Err(unreadable(&error, "souk sim list shows those that come with the program")),
     }
-    let text = fs::read_to_string(path).map_err(|error| CliError::usage(format!("cannot read {scenario}: {error}")))?;
-    parse(scenario, &text)
+}
+
+/// What is wrong with a file that the user named; `remedy` if there is none.
+fn unreadable(error: &HomeError, remedy: &str) -> CliError {
+    if error.is_missing() { CliError::not_found(error).hint(remedy) } else { CliError::usage(error) }
 }
 
 fn simulate(printer: &Printer, args: &RunArgs) -> Result<Exit, CliError> {
@@ -304,17 +301,8 @@ fn verdict(trials: &[Trial]) -> Result<Exit, CliError> {
 fn report(printer: &Printer, folder: &Path) -> Result<Exit, CliError> {
     let path = folder.join(RESULT);
     let shown = path.display();
-    match fs::metadata(&path) {
-        Ok(meta) if meta.len() <= MAX_RESULT => {}
-        Ok(meta) => {
-            return Err(CliError::usage(format!("{shown} has {} bytes, at most {MAX_RESULT} are read", meta.len())));
-        }
-        Err(error) => {
-            let error = CliError::not_found(format!("cannot read {shown}: {error}"));
-            return Err(error.hint("souk sim run SCENARIO --to FOLDER writes it"));
-        }
-    }
-    let bytes = fs::read(&path).map_err(|error| CliError::usage(format!("cannot read {shown}: {error}")))?;
+    let bytes = home::read_bytes(&path, MAX_RESULT)
+        .map_err(|error| unreadable(&error, "souk sim run SCENARIO --to FOLDER writes it"))?;
     let trials: Vec<Trial> = serde_json::from_slice(&bytes)
         .map_err(|error| CliError::usage(format!("{shown} is no result of souk sim: {error}")))?;
     write(&folder.join(REPORT), html(&trials).as_bytes())?;

@@ -14,3 +14,4 @@ mod market;
 mod output;
 mod owner;
 mod receipt;
+mod sim;
