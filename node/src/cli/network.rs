@@ -1,6 +1,7 @@
 //! `souk network`: the file that makes nodes one network.
 
 use std::{
+    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, UdpSocket},
     path::{Path, PathBuf},
 };
@@ -75,8 +76,10 @@ fn new(context: &Context, args: NewArgs) -> Result<Exit, CliError> {
     let text = file.to_toml().map_err(CliError::internal)?;
     // The name is judged by the reader.
     let file = NetworkFile::parse(&text).map_err(CliError::usage)?;
-    if file.bootstrap.is_empty() {
+    if config.listen.is_empty() {
         context.printer.warn("network.listen is empty, so nobody can join through this node");
+    } else if file.bootstrap.is_empty() {
+        return Err(hidden(&config));
     }
     write(context, &config, &file, &text)?;
     tell(context, &config, &file)
@@ -92,6 +95,20 @@ fn bootstrap(config: &Config, peer: &str) -> Vec<String> {
         interfaces(listen.ip, config.is_lan()).into_iter().map(|ip| crate::config::Listen { ip, ..*listen })
     });
     dialled.map(|address| format!("{address}/p2p/{peer}")).collect()
+}
+
+/// A network that nobody could join: what this node listens on are addresses that its profile does not use.
+fn hidden(config: &Config) -> CliError {
+    let own: BTreeSet<IpAddr> = config.listen.iter().flat_map(|listen| interfaces(listen.ip, true)).collect();
+    let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+    CliError::usage(format!(
+        "nobody could join through this node: private addresses such as {} are used by node.profile = \"lan\" alone",
+        own.join(", ")
+    ))
+    .hint(
+        "for nodes on one machine or one LAN make each with souk init --profile lan (or set it in souk.toml); for others set \
+         network.external to the address at which they reach this one",
+    )
 }
 
 /// What can be dialled to reach a listener: "every interface" is no address. On a LAN other homes of this machine come

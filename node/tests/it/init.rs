@@ -96,6 +96,21 @@ fn a_network_is_made_in_one_home_and_joined_in_another() {
 }
 
 #[test]
+fn a_network_that_nobody_could_join_is_not_made() {
+    let home = Home::new();
+    home.write("config/souk.toml", "version = 1\n[network]\nlisten = [\"/ip4/10.1.2.3/tcp/4477\"]\n");
+    let run = home.run(&["network", "new", "--name", "lab"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    for part in ["10.1.2.3", "node.profile = \"lan\"", "souk init --profile lan", "network.external"] {
+        assert!(run.stderr.contains(part), "{part:?} is missing: {}", run.stderr);
+    }
+    assert!(!home.path("config/network.toml").exists());
+    home.write("config/souk.toml", "version = 1\n[network]\nlisten = [\"/ip4/10.1.2.3/tcp/4477\"]\nexternal = [\"/dns4/node.example.net/tcp/4477\"]\n");
+    assert_eq!(home.run(&["network", "new", "--name", "lab"]).code, Some(0));
+    assert!(home.read("config/network.toml").contains("/dns4/node.example.net/tcp/4477/p2p/"));
+}
+
+#[test]
 fn a_bad_name_or_file_of_a_network_is_refused_and_nothing_is_written() {
     let home = Home::made();
     let run = home.run(&["network", "new", "--name", "1lab"]);
