@@ -81,7 +81,10 @@ fn facts(trader: &Trader, now: souk_matcher::Now) -> Facts {
     let used = (!capacity.total.cpu.is_zero()).then(|| {
         format!(
             "{} of {} cores, {} of {}",
-            capacity.used.cpu, capacity.total.cpu, capacity.used.memory, capacity.total.memory
+            capacity.used.cpu,
+            capacity.total.cpu,
+            capacity.used.memory.short(),
+            capacity.total.memory.short()
         )
     });
     let balance: i64 = trader.books.peers().map(|peer| trader.books.balance(&peer).0).fold(0, i64::saturating_add);
