@@ -251,13 +251,11 @@ impl Table {
             .filter_map(|(hash, bid)| fits(bid).map(|candidate| Candidate { document: *hash, ..candidate }))
             .collect();
         let ranked = rank::rank(candidates, &root, duration, loss);
-        let entries = ranked
-            .iter()
-            .filter_map(|candidate| bids.get(&candidate.document))
-            .map(|bid| Entry { bid: (*bid).clone(), cost: Cost::default(), used: false })
-            .zip(&ranked)
-            .map(|(entry, candidate)| Entry { cost: rank::cost(candidate, duration, loss), ..entry })
-            .collect();
+        let entry = |candidate: &Candidate| {
+            let bid = (*bids.get(&candidate.document)?).clone();
+            Some(Entry { bid, cost: rank::cost(candidate, duration, loss), used: false })
+        };
+        let entries = ranked.iter().filter_map(entry).collect();
         Self { root, entries }
     }
 

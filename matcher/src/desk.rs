@@ -264,12 +264,7 @@ impl Desk {
         if asked.trusted {
             return Ok(total);
         }
-        let part = |amount: u64| amount.checked_div(STRANGERS_PART).unwrap_or(0);
-        let most = Capacity {
-            cpu: souk_protocol::MilliCpu(part(total.cpu.0)),
-            memory: souk_protocol::Bytes(part(total.memory.0)),
-            disk: souk_protocol::Bytes(part(total.disk.0)),
-        };
+        let most = total.map(|amount| amount.checked_div(STRANGERS_PART).unwrap_or(0));
         let ahead = self.schedule.holds().filter(|(lease, _)| !self.taken.contains_key(lease));
         let taken = ahead.fold(Capacity::default(), |sum, (_, hold)| plus(sum, hold.amount).unwrap_or(most));
         Ok(less(most, taken))

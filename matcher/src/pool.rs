@@ -4,8 +4,8 @@
 //! bids or asks ── Rows ── bar ── short list ── cover ── check of the finalists ── awards
 //! ```
 //!
-//! - [`select`] finds the cheapest set that covers the slots of a job under caps of owners, address blocks and regions and
-//!   under a budget, out of a few bids or a million; [`cover`] is its core.
+//! - [`select()`] finds the cheapest set that covers the slots of a job under caps of owners, address blocks and regions and
+//!   under a budget, out of a few bids or a million; [`cover()`] is its core.
 //! - [`replicas`] finds the cheapest set of which one member survives, [`quorum`] one of which so many do.
 //!
 //! All of it is integer arithmetic in a total order, so that whoever has the same table finds the same pool. Sets are paid

@@ -99,7 +99,7 @@ impl Schedule {
     pub fn peak(&self, from: Millis, until: Millis) -> Capacity {
         // What is held only grows where a hold begins.
         let begins = self.holds.values().map(|hold| hold.from).filter(|at| *at > from && *at < until);
-        begins.fold(self.used_at(from), |most, at| larger(most, self.used_at(at)))
+        begins.fold(self.used_at(from), |most, at| most.zip(self.used_at(at), u64::max))
     }
 
     /// How long `amount` fits into `total` beside all holds from `from` on: up to when, or `None` if it does not even
@@ -151,21 +151,13 @@ pub fn plus(a: Capacity, b: Capacity) -> Option<Capacity> {
 /// What is left of each resource, zero where more is taken than there is.
 #[must_use]
 pub fn less(a: Capacity, b: Capacity) -> Capacity {
-    Capacity {
-        cpu: a.cpu.saturating_sub(b.cpu),
-        memory: a.memory.saturating_sub(b.memory),
-        disk: a.disk.saturating_sub(b.disk),
-    }
+    a.zip(b, u64::saturating_sub)
 }
 
 /// Whether there is at most as much of each resource.
 #[must_use]
 pub fn within(amount: &Capacity, total: &Capacity) -> bool {
     amount.cpu <= total.cpu && amount.memory <= total.memory && amount.disk <= total.disk
-}
-
-fn larger(a: Capacity, b: Capacity) -> Capacity {
-    Capacity { cpu: a.cpu.max(b.cpu), memory: a.memory.max(b.memory), disk: a.disk.max(b.disk) }
 }
 
 #[cfg(test)]

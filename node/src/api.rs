@@ -132,3 +132,8 @@ fn router(state: &Arc<State>, address: SocketAddr) -> Router {
         .layer(CatchPanicLayer::custom(error::panicked))
         .with_state(Arc::clone(state))
 }
+
+/// A length as the views have it.
+fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -28,7 +28,7 @@ use crate::{
     frame::{self, FrameError},
     market::{MarketHandle, Order},
     net::{Incoming, Stream},
-    store::{Durability, Pin, Spool, SpoolError, Store},
+    store::{AttemptLogs, Durability, Pin, Spool, SpoolError, Store},
 };
 
 /// Log streams read at once over all peers.
@@ -57,15 +57,6 @@ pub struct Tools {
     pub logs: Logs,
     /// The newest results of this run of the node: they are not evicted.
     pub kept: Kept,
-}
-
-/// Both logs of one attempt, on the renter's side.
-#[derive(Debug, Clone)]
-pub struct AttemptLogs {
-    /// Standard output.
-    pub stdout: Spool,
-    /// Standard error.
-    pub stderr: Spool,
 }
 
 /// Logs of attempts by id, opened when first asked for. Clones share it.
@@ -116,11 +107,7 @@ impl Logs {
     }
 
     async fn open(&self, attempt: &AttemptId, cap: u64) -> Result<AttemptLogs, SpoolError> {
-        let name = format!("job-{}", spool_name(attempt));
-        Ok(AttemptLogs {
-            stdout: self.store.timed_spool(&name, "stdout", cap).await?,
-            stderr: self.store.timed_spool(&name, "stderr", cap).await?,
-        })
+        self.store.logs(&format!("job-{}", spool_name(attempt)), cap, true).await
     }
 
     /// Lets go of an attempt's logs; followers keep theirs until they are done.

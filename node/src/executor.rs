@@ -28,7 +28,7 @@ use crate::{
     data::{Fetcher, Rights, Source, stored},
     market::{MarketHandle, Order},
     net::Net,
-    store::Store,
+    store::{Store, log_path},
 };
 pub(crate) use logs::spool_name;
 use run::{Attempt, Stopper};
@@ -106,9 +106,9 @@ impl Executor {
             });
             let hashes: Vec<Hash> = outputs.chain([result.manifest]).collect();
             let pins: Vec<_> = hashes.iter().filter_map(|hash| blobs.pin(&stored(hash))).collect();
-            let folder = self.tools.store.spool_dir().join(spool_name(&result.attempt));
+            let (dir, name) = (self.tools.store.spool_dir(), spool_name(&result.attempt));
             let logs = [(result.stdout.hash, "stdout"), (result.stderr.hash, "stderr")];
-            let logs = logs.map(|(hash, name)| (hash, Source::File(folder.join(name))));
+            let logs = logs.map(|(hash, stream)| (hash, Source::File(log_path(&dir, &name, stream))));
             let files = hashes.into_iter().map(|hash| (hash, Source::Blob)).chain(logs);
             self.tools.rights.grant(result.attempt.lease, result.renter, files, pins);
         }

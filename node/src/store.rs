@@ -38,7 +38,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::disk::write_atomically;
 pub use self::{
     blobs::{BlobError, BlobFile, BlobWriter, Blobs, Durability, Pin},
     disk::DiskError,
@@ -48,9 +47,10 @@ pub use self::{
     journal::{Journal, JournalError, MAX_GROUP, MAX_GROUP_BYTES, MAX_QUEUED, Pending},
     lock::{HomeLock, LockError},
     scan::{JournalDamage, TornTail},
-    spool::{Appended, Closed, Spool, SpoolError, SpoolState},
+    spool::{Appended, AttemptLogs, Closed, Spool, SpoolError, SpoolState},
     verify::{BlobsVerdict, IndexVerdict, Report, VerifyOptions, verify},
 };
+pub(crate) use self::{disk::write_atomically, spool::log_path};
 /// The version of the folder's layout.
 pub const FORMAT_VERSION: u32 = 1;
 
@@ -330,20 +330,13 @@ impl Store {
         self.home.join("spool")
     }
 
-    /// Opens (or creates) the log `stream` of `attempt`, at most `cap` bytes long.
+    /// Opens (or creates) both logs of `attempt`, at most `cap` bytes long each; `timed` ones keep, in files of their
+    /// own, when their bytes arrived.
     ///
     /// # Errors
     /// [`SpoolError`].
-    pub async fn spool(&self, attempt: &str, stream: &str, cap: u64) -> Result<Spool, SpoolError> {
-        Spool::open(&self.spool_dir(), attempt, stream, cap).await
-    }
-
-    /// [`Store::spool`] of a log that keeps when its bytes arrived.
-    ///
-    /// # Errors
-    /// [`SpoolError`].
-    pub async fn timed_spool(&self, attempt: &str, stream: &str, cap: u64) -> Result<Spool, SpoolError> {
-        Spool::open_timed(&self.spool_dir(), attempt, stream, cap).await
+    pub async fn logs(&self, attempt: &str, cap: u64, timed: bool) -> Result<AttemptLogs, SpoolError> {
+        AttemptLogs::open(&self.spool_dir(), attempt, cap, timed).await
     }
 
     /// Whether the disk ran so full that the ballast was given up. It is restored at the next start.

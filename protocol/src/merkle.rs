@@ -17,6 +17,17 @@ fn node(left: &Hash, right: &Hash) -> Hash {
     Hash(*hasher.finalize().as_bytes())
 }
 
+/// The next level up. Pairing neighbours and carrying an odd one up gives the same tree as RFC 6962's split at a power of
+/// two.
+fn above(level: &[Hash]) -> Vec<Hash> {
+    let parent = |pair: &[Hash]| match pair {
+        [left, right] => Some(node(left, right)),
+        [only] => Some(*only),
+        _ => None,
+    };
+    level.chunks(2).filter_map(parent).collect()
+}
+
 /// The root over `items` in the given order; of none, BLAKE3 of nothing.
 #[must_use]
 pub fn root(items: &[Hash]) -> Hash {
@@ -24,16 +35,8 @@ pub fn root(items: &[Hash]) -> Hash {
     if level.is_empty() {
         return Hash::of(&[]);
     }
-    // Pairing neighbours and carrying an odd one up gives the same tree as RFC 6962's split at a power of two.
     while level.len() > 1 {
-        level = level
-            .chunks(2)
-            .map(|pair| match pair {
-                [left, right] => node(left, right),
-                [only] => *only,
-                _ => Hash::of(&[]),
-            })
-            .collect();
+        level = above(&level);
     }
     level.first().copied().unwrap_or(Hash::of(&[]))
 }
@@ -50,14 +53,7 @@ pub fn path(items: &[Hash], index: usize) -> Option<Vec<Hash>> {
         // An odd one has no neighbour and is carried up.
         path.extend(level.get(at ^ 1).copied());
         at /= 2;
-        level = level
-            .chunks(2)
-            .filter_map(|pair| match pair {
-                [left, right] => Some(node(left, right)),
-                [only] => Some(*only),
-                _ => None,
-            })
-            .collect();
+        level = above(&level);
     }
     Some(path)
 }

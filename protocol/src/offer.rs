@@ -80,6 +80,22 @@ impl Capacity {
             fit(self.cpu.0, need.cpu.0).min(fit(self.memory.0, need.memory.0)).min(fit(self.disk.0, need.disk.0));
         u32::try_from(slots).unwrap_or(u32::MAX)
     }
+
+    /// Each amount by itself, in its own unit.
+    #[must_use]
+    pub fn map(self, each: impl Fn(u64) -> u64) -> Self {
+        Self { cpu: MilliCpu(each(self.cpu.0)), memory: Bytes(each(self.memory.0)), disk: Bytes(each(self.disk.0)) }
+    }
+
+    /// Each amount with its counterpart in `other`, in its own unit.
+    #[must_use]
+    pub fn zip(self, other: Self, each: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            cpu: MilliCpu(each(self.cpu.0, other.cpu.0)),
+            memory: Bytes(each(self.memory.0, other.memory.0)),
+            disk: Bytes(each(self.disk.0, other.disk.0)),
+        }
+    }
 }
 
 /// GPUs of one kind.

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use wasmtime::{Engine, Linker, Module, Result, Store};
 use wasmtime_wasi::{
-    I32Exit, WasiCtxBuilder,
+    FsPerms, I32Exit, WasiCtxBuilder,
     p1::{WasiP1Ctx, add_to_linker_sync},
     p2::pipe::MemoryOutputPipe,
 };
@@ -27,11 +27,16 @@ fn main() -> Result<()> {
     let mut linker: Linker<WasiP1Ctx> = Linker::new(&engine);
     add_to_linker_sync(&mut linker, |context| context)?;
     let linked = linker.instantiate_pre(&module)?;
+    let out = tempfile::tempdir()?;
     let mut took = Vec::with_capacity(runs);
     for _ in 0..runs.max(1) {
         let stdout = MemoryOutputPipe::new(OUTPUT);
         let began = Instant::now();
-        let context = WasiCtxBuilder::new().arg("hello").arg("bench").stdout(stdout.clone()).build_p1();
+        let context = WasiCtxBuilder::new()
+            .args(&["hello", "bench"])
+            .stdout(stdout.clone())
+            .preopened_dir(out.path(), "/out", FsPerms::ReadWrite)?
+            .build_p1();
         let mut store = Store::new(&engine, context);
         let instance = linked.instantiate(&mut store)?;
         let start = instance.get_typed_func::<(), ()>(&mut store, "_start")?;

@@ -39,7 +39,7 @@
 //! let mut runner = pool.take(&module, &limits).await?;
 //!
 //! let task = Task::new(AttemptName::new("0-0-1")?);
-//! runner.folders().prepare(&task.attempt)?;
+//! runner.folders().prepare(&task)?;
 //! let (sink, mut output) = tokio::sync::mpsc::channel(16);
 //! let (ended, ()) = tokio::join!(runner.run(&task, &limits, sink), async {
 //!     while let Some(output) = output.recv().await {

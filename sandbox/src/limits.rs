@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{error::SandboxError, process};
+use crate::{error::SandboxError, process, task::Task};
 
 /// The most memory a wasm guest can have: 32-bit addresses end at 4 GiB.
 pub const MAX_MEMORY_BYTES: u64 = 4 << 30;
@@ -158,13 +158,18 @@ impl Folders {
         self.root().join("ckpt").join(attempt.as_str())
     }
 
-    /// Makes the attempt's three folders, where they do not exist yet.
+    /// Makes the folders that a task asks for, where they do not exist yet.
     ///
     /// # Errors
     /// [`SandboxError::Folder`] when a folder cannot be made.
-    pub fn prepare(&self, attempt: &AttemptName) -> Result<(), SandboxError> {
-        for path in [self.input(attempt), self.output(attempt), self.checkpoint(attempt)] {
-            make_dir(&path)?;
+    pub fn prepare(&self, task: &Task) -> Result<(), SandboxError> {
+        let attempt = &task.attempt;
+        make_dir(&self.input(attempt))?;
+        if task.output {
+            make_dir(&self.output(attempt))?;
+        }
+        if task.checkpoint {
+            make_dir(&self.checkpoint(attempt))?;
         }
         Ok(())
     }

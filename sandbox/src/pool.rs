@@ -2,14 +2,19 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    convert::Infallible,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore};
+use tokio::{
+    sync::{Mutex as AsyncMutex, OnceCell, Semaphore, oneshot},
+    time::timeout,
+};
 
 use crate::{
     cache::Cache,
@@ -26,6 +31,9 @@ const ARMING: &str = "taking up a lease";
 /// Compilers at work at once: two, so that one stranger's large module does not keep all others waiting, and no
 /// more, because each may take 1.5 GB and a core.
 const COMPILERS: usize = 2;
+/// A runner that was taken is replaced when its first task is over, or after so long: a process that starts takes
+/// milliseconds of processor time from the task that somebody waits for.
+const REST: Duration = Duration::from_millis(50);
 /// Compiled modules kept in memory beside those that runners hold: those of the last leases.
 const REMEMBERED_MODULES: usize = 8;
 /// And not more than this of machine code.
@@ -166,16 +174,12 @@ impl Pool {
         }
         // Whatever happened to an idle one in the meantime does not count; a fresh one's failure does.
         while let Some(ready) = self.next_idle() {
-            let armed = arm(ready, module, ceiling).await;
-            // Not before: a process that starts would take the processor from the one that is waited for.
-            self.replenish();
-            if let Ok(runner) = armed {
+            if let Ok(runner) = arm(ready, module, ceiling, self.replenish()).await {
                 return Ok(runner);
             }
         }
         let ready = self.start().await?;
-        self.replenish();
-        arm(ready, module, ceiling).await
+        arm(ready, module, ceiling, self.replenish()).await
     }
 
     /// A fresh runner, confined to a fresh folder.
@@ -263,8 +267,22 @@ impl Pool {
         self.idle().pop_front()
     }
 
-    /// Starts runners in the background until there are as many ahead as there should be.
-    fn replenish(&self) {
+    /// Starts runners in the background until there are as many ahead as there should be, once what it returns is
+    /// dropped or after [`REST`].
+    fn replenish(&self) -> Busy {
+        let (busy, over) = oneshot::channel::<Infallible>();
+        // A weak reference: a pool that is gone needs no runners.
+        let pool = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let _ = timeout(REST, over).await;
+            if let Some(inner) = pool.upgrade() {
+                Pool(inner).start_ahead();
+            }
+        });
+        Busy { _over: busy }
+    }
+
+    fn start_ahead(&self) {
         let lacking = {
             let ready = self.ready();
             let starting = self.0.starting.load(Ordering::Relaxed);
@@ -272,11 +290,8 @@ impl Pool {
         };
         for _ in 0..lacking {
             self.0.starting.fetch_add(1, Ordering::Relaxed);
-            // A weak reference: a pool that is gone needs no runners.
-            let pool = Arc::downgrade(&self.0);
+            let pool = self.clone();
             tokio::spawn(async move {
-                let Some(inner) = pool.upgrade() else { return };
-                let pool = Pool(inner);
                 let started = pool.start().await;
                 pool.0.starting.fetch_sub(1, Ordering::Relaxed);
                 match started {
@@ -289,7 +304,13 @@ impl Pool {
     }
 }
 
-async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits) -> Result<Runner, SandboxError> {
+/// A runner that somebody waits for: the pool rests while it is held.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    _over: oneshot::Sender<Infallible>,
+}
+
+async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits, busy: Busy) -> Result<Runner, SandboxError> {
     let artifact = module.artifact();
     let order = Confine {
         memory_bytes: ceiling.memory_bytes,
@@ -302,5 +323,5 @@ async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits) -> Result<Ru
     process.send(Kind::Confine, &order, ARMING).await?;
     process.send_chunks(artifact, ARMING).await?;
     process.expect::<()>(Kind::Ready, ARMING).await?;
-    Ok(Runner::new(ready, module.clone(), ceiling.clone()))
+    Ok(Runner::new(ready, module.clone(), ceiling.clone(), busy))
 }

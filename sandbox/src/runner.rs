@@ -17,6 +17,7 @@ use crate::{
     error::SandboxError,
     limits::{Folders, Limits},
     measure::{Usage, measure},
+    pool::Busy,
     process::{self, Death, Process, Silence},
     task::{End, Ended, InputFault, Output, Stream, Task},
     wire::{Done, Excess, Frame, Kind, Order, Outcome},
@@ -37,6 +38,8 @@ pub struct Runner {
     ceiling: Limits,
     stop: Arc<Stop>,
     state: State,
+    /// Keeps the pool at rest until the first task is over.
+    first: Option<Busy>,
 }
 
 /// A process confined to its folder that has not heard of a lease yet.
@@ -103,14 +106,14 @@ struct Received {
 }
 
 impl Runner {
-    pub(crate) fn new(Ready { process, folders }: Ready, module: Compiled, ceiling: Limits) -> Self {
+    pub(crate) fn new(Ready { process, folders }: Ready, module: Compiled, ceiling: Limits, busy: Busy) -> Self {
         let stop = Stop {
             process: process.handle(),
             killed: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             wake: Notify::new(),
         };
-        Runner { process, folders, module, ceiling, stop: Arc::new(stop), state: State::Idle }
+        Runner { process, folders, module, ceiling, stop: Arc::new(stop), state: State::Idle, first: Some(busy) }
     }
 
     /// The pid, for logs and measurements.
@@ -165,6 +168,7 @@ impl Runner {
             Err(error) => Received { nonsense: Some(error.to_string()), ..Received::default() },
         };
         let took = started.elapsed();
+        self.first = None;
         let mut ended = self.conclude(limits, received).await;
         if matches!(ended.end, End::Exited { .. } | End::Trapped { .. } | End::OutOfMemory { .. })
             && let Some(usage) = self.over(task, limits).await

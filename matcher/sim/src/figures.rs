@@ -71,8 +71,8 @@ impl Figures {
             tasks_done,
             utilisation: share(busy, offered),
             useful: share(useful, offered),
-            wait_p50_ms: quantile(&waits, 50),
-            wait_p95_ms: quantile(&waits, 95),
+            wait_p50_ms: quantile(&waits, 500),
+            wait_p95_ms: quantile(&waits, 950),
             unstarted: jobs().filter(|(_, job)| job.started.is_none()).count() as u64,
             cost_per_job: Credits(cost.checked_div(count).unwrap_or(0)),
             cost_per_core_hour: Rate(narrow((income * CORE_HOUR).checked_div(useful).unwrap_or(0))),
@@ -101,18 +101,20 @@ pub fn waits(plan: &Plan, outcome: &Outcome) -> Vec<u64> {
     waits
 }
 
-/// The value below which so many hundredths of sorted values lie; zero of none.
+/// The smallest of sorted values that so many thousandths of them do not exceed; zero of none.
 #[must_use]
-pub fn quantile(sorted: &[u64], hundredths: usize) -> u64 {
-    let rank = (sorted.len() * hundredths).div_ceil(100).saturating_sub(1);
+pub fn quantile(sorted: &[u64], thousandths: usize) -> u64 {
+    let rank = (sorted.len() * thousandths).div_ceil(1_000).saturating_sub(1);
     sorted.get(rank.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
 }
 
-fn share(part: u128, whole: u128) -> u64 {
+/// A part of a whole, in millionths; zero of nothing.
+pub(crate) fn share(part: u128, whole: u128) -> u64 {
     narrow((part * 1_000_000).checked_div(whole).unwrap_or(0))
 }
 
-fn narrow(value: u128) -> u64 {
+/// As much of a value as fits.
+pub(crate) fn narrow(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
@@ -132,8 +134,8 @@ mod tests {
     #[test]
     fn quantiles_are_values_that_occurred() {
         let waits: Vec<u64> = (1..=20).collect();
-        assert_eq!((quantile(&waits, 50), quantile(&waits, 95), quantile(&waits, 100)), (10, 19, 20));
-        assert_eq!((quantile(&[7], 50), quantile(&[], 95)), (7, 0));
+        assert_eq!((quantile(&waits, 500), quantile(&waits, 950), quantile(&waits, 1_000)), (10, 19, 20));
+        assert_eq!((quantile(&[7], 500), quantile(&[], 950)), (7, 0));
     }
 
     #[test]

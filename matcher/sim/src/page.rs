@@ -100,7 +100,7 @@ fn table(page: &mut String, trial: &Trial) {
         "<table><tr><th>policy<th>filled<th>utilisation<th>wait p50<th>wait p95<th>cost a job<th>a core hour\
          <th>providers' income<th>Gini<th>conflicts<th>repeated<th>preempted</tr>",
     );
-    for (name, result) in ordered(trial) {
+    for (name, result) in trial.ordered() {
         let f = &result.figures;
         let _ = write!(
             page,
@@ -122,23 +122,16 @@ fn table(page: &mut String, trial: &Trial) {
     page.push_str("</table>");
 }
 
-/// The market first, then the others by name.
-fn ordered(trial: &Trial) -> Vec<(&str, &PolicyResult)> {
-    let mut all: Vec<_> = trial.policies.iter().map(|(name, result)| (name.as_str(), result)).collect();
-    all.sort_by_key(|(name, _)| (*name != "souk", *name));
-    all
-}
-
 fn charts(page: &mut String, trial: &Trial) {
     let over_time = |value: fn(&crate::trial::Point) -> u64| {
-        let timed = ordered(trial).into_iter().filter(|(_, result)| !result.timeline.is_empty());
+        let timed = trial.ordered().into_iter().filter(|(_, result)| !result.timeline.is_empty());
         let points = |result: &PolicyResult| result.timeline.iter().map(|point| (point.s, value(point))).collect();
         timed.map(|(name, result)| Line { name: name.to_owned(), points: points(result) }).collect::<Vec<_>>()
     };
     let spread = |values: fn(&PolicyResult) -> &Vec<u64>| {
         let points = |result: &PolicyResult| (0..).zip(values(result).iter().copied()).collect();
         let line = |(name, result): (&str, &PolicyResult)| Line { name: name.to_owned(), points: points(result) };
-        ordered(trial).into_iter().map(line).filter(|line| !line.points.is_empty()).collect::<Vec<_>>()
+        trial.ordered().into_iter().map(line).filter(|line| !line.points.is_empty()).collect::<Vec<_>>()
     };
     let share = |point: &crate::trial::Point| (point.busy * 1_000_000).checked_div(point.offered).unwrap_or(0);
     chart(page, "Utilisation over time", &over_time(share), Unit::Seconds, Unit::Percent);
@@ -155,7 +148,7 @@ fn charts(page: &mut String, trial: &Trial) {
     let heard = (0..).zip(trial.messages_per_node.iter().copied()).collect();
     let heard = [Line { name: "souk".to_owned(), points: heard }];
     chart(page, "Messages that arrive, by hundredths of the nodes", &heard, Unit::Part, Unit::Count);
-    let conflicts: Vec<_> = ordered(trial).into_iter().filter(|(_, result)| result.figures.awards > 0).collect();
+    let conflicts: Vec<_> = trial.ordered().into_iter().filter(|(_, result)| result.figures.awards > 0).collect();
     bars(page, "Awards that were refused or not answered", &conflicts, |result| result.figures.conflicts);
 }
 
@@ -263,7 +256,8 @@ fn shown(value: u64, unit: Unit) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+/// A text that has no markup, in an element or in an attribute.
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -51,6 +51,16 @@ pub struct Trial {
     pub digest: String,
 }
 
+impl Trial {
+    /// What each policy came to: the market first, then the others by name.
+    #[must_use]
+    pub fn ordered(&self) -> Vec<(&str, &PolicyResult)> {
+        let mut all: Vec<_> = self.policies.iter().map(|(name, result)| (name.as_str(), result)).collect();
+        all.sort_by_key(|(name, _)| (*name != "souk", *name));
+        all
+    }
+}
+
 /// Invariants of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invariants {
@@ -164,5 +174,5 @@ impl PolicyResult {
 
 /// The least of sorted values, the one above a hundredth of them, .., the greatest.
 fn hundredths(sorted: &[u64]) -> Vec<u64> {
-    if sorted.is_empty() { Vec::new() } else { (0..=100).map(|part| quantile(sorted, part)).collect() }
+    if sorted.is_empty() { Vec::new() } else { (0..=100).map(|part| quantile(sorted, part * 10)).collect() }
 }

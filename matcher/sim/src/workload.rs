@@ -267,30 +267,18 @@ pub(crate) fn policy(seed: u64, scenario: &Scenario, node: usize, variant: u64) 
     let mut price = Dice::new(seed, &format!("price {node} {variant}"));
     let ask = PriceList { cpu: Rate(price.between(50_000, 600_000)), memory_gb: Rate(price.between(1_000, 20_000)) };
     Policy {
-        name: Text::clipped(&format!("node-{node}")),
-        region: Text::clipped("DE"),
         total: Capacity {
             cpu: MilliCpu(cores * 1_000),
             memory: Bytes(gigabytes * 1_000_000_000),
             disk: Bytes(cores * 1_000_000_000),
         },
-        runtimes: vec![Runtime::Wasm],
-        isolation: vec![Isolation::W0],
         tiers: if mixed_tiers(scenario) { Tier::ALL.to_vec() } else { vec![Tier::Bronze, Tier::Silver] },
         floor: PriceList { cpu: Rate(ask.cpu.0 / 2), memory_gb: Rate(ask.memory_gb.0 / 2) },
         ask,
         // Where nothing goes wrong, nobody may look for asks in vain.
         standing: dice.chance(700_000) || scenario.faults == crate::scenario::Faults::NONE,
-        pricing: souk_matcher::price::Pricing::default(),
-        calendar: souk_matcher::calendar::Calendar::default(),
-        at_window_end: souk_matcher::calendar::AtWindowEnd::default(),
         max_duration: Millis(24 * 3_600_000),
-        notice: Millis(600_000),
-        stranger_limit: scenario.stranger_limit,
-        strangers_limit: scenario.params.credit.strangers,
-        own_only: false,
-        deny: Vec::new(),
-        addresses: Vec::new(),
+        ..nothing_for_sale(scenario, node)
     }
 }
 
@@ -324,26 +312,29 @@ pub(crate) fn fails(
 /// What a machine's owner says it has.
 fn claimed(machine: &Machine) -> Capacity {
     let Conduct::Oversells { thousandths } = machine.conduct else { return machine.total };
-    let times = |amount: u64| amount.saturating_mul(u64::from(thousandths)) / 1_000;
-    Capacity {
-        cpu: MilliCpu(times(machine.total.cpu.0)),
-        memory: Bytes(times(machine.total.memory.0)),
-        disk: Bytes(times(machine.total.disk.0)),
-    }
+    machine.total.map(|amount| amount.saturating_mul(u64::from(thousandths)) / 1_000)
 }
 
 fn planned_policy(scenario: &Scenario, node: usize, machine: Option<&Machine>) -> Policy {
-    let nothing = PriceList { cpu: Rate(0), memory_gb: Rate(0) };
+    let nothing = nothing_for_sale(scenario, node);
+    let Some(machine) = machine else { return nothing };
+    let Machine { floor, ask, standing, .. } = *machine;
+    Policy { total: claimed(machine), tiers: machine.tiers.clone(), floor, ask, standing, ..nothing }
+}
+
+/// The terms that all owners have in common.
+fn nothing_for_sale(scenario: &Scenario, node: usize) -> Policy {
+    let free = PriceList { cpu: Rate(0), memory_gb: Rate(0) };
     Policy {
         name: Text::clipped(&format!("node-{node}")),
         region: Text::clipped("DE"),
-        total: machine.map_or_else(Capacity::default, claimed),
+        total: Capacity::default(),
         runtimes: vec![Runtime::Wasm],
         isolation: vec![Isolation::W0],
-        tiers: machine.map(|machine| machine.tiers.clone()).unwrap_or_default(),
-        floor: machine.map_or(nothing, |machine| machine.floor),
-        ask: machine.map_or(nothing, |machine| machine.ask),
-        standing: machine.is_some_and(|machine| machine.standing),
+        tiers: Vec::new(),
+        floor: free,
+        ask: free,
+        standing: false,
         pricing: souk_matcher::price::Pricing::default(),
         calendar: souk_matcher::calendar::Calendar::default(),
         at_window_end: souk_matcher::calendar::AtWindowEnd::default(),

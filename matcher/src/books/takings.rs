@@ -6,7 +6,7 @@ use souk_protocol::{Credits, LeaseId, MilliCpu, Millis, TaskResult, Timestamp};
 
 /// Hours kept: five weeks. Older ones are in the journal.
 pub const MAX_HOURS: usize = 35 * 24;
-/// Leases whose grants are kept; the oldest beyond it count with no processor time.
+/// Leases whose grants are kept; beyond it those with the lowest id count with no processor time.
 const MAX_GRANTS: usize = 8_192;
 const HOUR: u64 = 3_600_000;
 

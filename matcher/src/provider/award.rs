@@ -272,25 +272,22 @@ fn accept(
         at: cx.now.wall,
     };
     let accepted = cx.sign(&accepted).ok_or_else(unfit)?;
-    let standings = preempt::standings(provider, cx.now.mono);
-    let asked = Asked {
-        slots: award.slots,
-        now: cx.now.mono,
-        start_at: (award.start > award.issued).then(|| preempt::moment(award.start, cx)),
-        within: None,
-        trusted: true,
-        standings: &standings,
-    };
+    let start_at = (award.start > award.issued).then(|| preempt::moment(award.start, cx));
+    // Nobody makes room for what starts now.
+    let standings = start_at.map_or_else(Vec::new, |_| preempt::standings(provider, cx.now.mono));
+    let asked =
+        Asked { slots: award.slots, now: cx.now.mono, start_at, within: None, trusted: true, standings: &standings };
     let mut place = provider.desk.place(&wanted, &asked)?;
     let basis = award.basis;
-    if asked.start_at.is_some() {
+    let boot = cx.provider_boot(&award.renter);
+    if start_at.is_some() {
         provider.desk.book(award.lease, &award.requirement, award.slots, place.from, place.until)?;
         preempt::cut(provider, &place, cx);
-        wait(provider, award, accepted, work, place.from, cx);
+        wait(provider, Lease::new(award, accepted, boot, cx.now.mono), work, place.from, cx);
     } else {
         place.until = place.until.min(provider.desk.leave_by(cx.now));
         provider.desk.take(award.lease, &award.requirement, award.slots, &place)?;
-        open(provider, award, accepted, work, place.until, cx);
+        open(provider, Lease::new(award, accepted, boot, cx.now.mono), work, place.until, cx);
     }
     match basis {
         Basis::Bid { bid, .. } => {
@@ -303,58 +300,41 @@ fn accept(
 }
 
 /// The lease is agreed, its slots become its own later.
-fn wait(
-    provider: &mut Provider,
-    award: Verified<Award>,
-    accepted: Verified<Accepted>,
-    work: Vec<Work>,
-    from: Millis,
-    cx: &mut Context<'_>,
-) {
-    let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
-    let answer = Control::Accepted(accepted.signed().clone());
-    let id = award.lease;
-    let boot = cx.provider_boot(&award.renter);
-    let mut lease = Lease::new(award, accepted, boot, cx.now.mono);
+fn wait(provider: &mut Provider, mut lease: Lease, work: Vec<Work>, from: Millis, cx: &mut Context<'_>) {
     lease.begins = Some(from);
-    let mut then = lease.framed(answer, cx.now.mono);
-    then.push(Output::Notify(Notice::Leased { side: SIDE, lease: lease.view() }));
-    cx.persist(record, then);
+    answer(&mut lease, cx);
     for work in work {
         work::task(&mut lease, work, cx);
     }
-    provider.waiting.insert(id);
-    provider.insert(lease);
-    provider.after(&id, cx);
-    provider.refresh(cx);
+    provider.waiting.insert(lease.id());
+    enter(provider, lease, cx);
 }
 
 /// The run starts at once; the signed acceptance follows its sync.
-fn open(
-    provider: &mut Provider,
-    award: Verified<Award>,
-    accepted: Verified<Accepted>,
-    work: Vec<Work>,
-    until: Millis,
-    cx: &mut Context<'_>,
-) {
-    let record = Record::Accepted { award: award.signed().clone(), accepted: accepted.signed().clone() };
-    let answer = Control::Accepted(accepted.signed().clone());
-    let id = award.lease;
-    let boot = cx.provider_boot(&award.renter);
-    let mut lease = Lease::new(award, accepted, boot, cx.now.mono);
+fn open(provider: &mut Provider, mut lease: Lease, work: Vec<Work>, until: Millis, cx: &mut Context<'_>) {
     lease.vacate = Some(until).filter(|until| *until < OPEN_ENDED);
     lease.for_owner = until == provider.desk.leave_by(cx.now);
     lease.slots_open = true;
     cx.out.push(Output::OpenLease(lease.view()));
     let renter = lease.renter();
     cx.out.extend(work.iter().map(|work| Output::Run { renter, work: work.clone() }));
-    let mut then = lease.framed(answer, cx.now.mono);
-    then.push(Output::Notify(Notice::Leased { side: SIDE, lease: lease.view() }));
-    cx.persist(record, then);
+    answer(&mut lease, cx);
     for work in work {
         work::started(&mut lease, &work, cx);
     }
+    enter(provider, lease, cx);
+}
+
+/// Writes down what is agreed, and says so once that is durable.
+fn answer(lease: &mut Lease, cx: &mut Context<'_>) {
+    let (award, accepted) = (lease.award.signed().clone(), lease.accepted.signed().clone());
+    let mut then = lease.framed(Control::Accepted(accepted.clone()), cx.now.mono);
+    then.push(Output::Notify(Notice::Leased { side: SIDE, lease: lease.view() }));
+    cx.persist(Record::Accepted { award, accepted }, then);
+}
+
+fn enter(provider: &mut Provider, lease: Lease, cx: &mut Context<'_>) {
+    let id = lease.id();
     provider.insert(lease);
     provider.after(&id, cx);
     provider.refresh(cx);

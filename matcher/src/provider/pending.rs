@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use souk_protocol::{Capacity, Hash, JobId, Millis, NodeId, Requirement};
 
+use crate::schedule::less;
+
 /// How long a bid counts as about to be awarded: a renter waits for bidders at a quarter of a second, and its award takes
 /// as long as its call did.
 pub(super) const PENDING_FOR: Millis = Millis(500);
@@ -42,12 +44,11 @@ impl Pending {
             let sum = by_renter.entry(bid.renter).or_default();
             *sum = plus(*sum, bid.amount);
         }
-        let half = Capacity {
-            cpu: souk_protocol::MilliCpu(total.cpu.0 >> 1),
-            memory: souk_protocol::Bytes(total.memory.0 >> 1),
-            disk: souk_protocol::Bytes(total.disk.0 >> 1),
+        let half = total.map(|amount| amount >> 1);
+        let kept = |(other, amount): (&NodeId, &Capacity)| match other == renter {
+            true => *amount,
+            false => amount.zip(half, u64::min),
         };
-        let kept = |(other, amount): (&NodeId, &Capacity)| if other == renter { *amount } else { least(*amount, half) };
         let pending = by_renter.iter().map(kept).fold(Capacity::default(), plus);
         less(free, pending).slots(need)
     }
@@ -64,33 +65,13 @@ impl Pending {
 }
 
 fn plus(a: Capacity, b: Capacity) -> Capacity {
-    Capacity {
-        cpu: a.cpu.saturating_add(b.cpu),
-        memory: a.memory.saturating_add(b.memory),
-        disk: a.disk.saturating_add(b.disk),
-    }
-}
-
-fn less(a: Capacity, b: Capacity) -> Capacity {
-    Capacity {
-        cpu: a.cpu.saturating_sub(b.cpu),
-        memory: a.memory.saturating_sub(b.memory),
-        disk: a.disk.saturating_sub(b.disk),
-    }
-}
-
-fn least(a: Capacity, b: Capacity) -> Capacity {
-    Capacity { cpu: a.cpu.min(b.cpu), memory: a.memory.min(b.memory), disk: a.disk.min(b.disk) }
+    a.zip(b, u64::saturating_add)
 }
 
 /// What so many slots are, as far as it fits an amount.
 pub(super) fn amount(need: &Requirement, slots: u32) -> Capacity {
-    let slots = u64::from(slots);
-    Capacity {
-        cpu: souk_protocol::MilliCpu(need.cpu.0.saturating_mul(slots)),
-        memory: souk_protocol::Bytes(need.memory.0.saturating_mul(slots)),
-        disk: souk_protocol::Bytes(need.disk.0.saturating_mul(slots)),
-    }
+    let slot = Capacity { cpu: need.cpu, memory: need.memory, disk: need.disk };
+    slot.map(|amount| amount.saturating_mul(u64::from(slots)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! stopped: such a lease is cut only where its attempts have ended by themselves. After a restart nothing runs, so a
 //! notice that was given is kept by the journaled end of its lease, and the schedule is made anew.
 
-use souk_protocol::{AttemptEnd, Control, LeaseEnd, LeaseId, Millis, Timestamp};
+use souk_protocol::{AttemptEnd, AttemptId, Control, LeaseEnd, LeaseId, Millis, Timestamp};
 
 use super::{
     Provider, SIDE, end, hours,
@@ -102,18 +102,18 @@ pub(super) fn due(lease: &Lease) -> Option<Millis> {
     let vacate = lease.vacate?;
     match lease.phase {
         Phase::Open => Some(vacate.saturating_sub(reach(&lease.award.terms))),
-        Phase::Ending { .. } => stoppable(lease).then(|| vacate.saturating_sub(lease.award.terms.stop_grace)),
+        Phase::Ending { .. } => stoppable(lease).next().map(|_| vacate.saturating_sub(lease.award.terms.stop_grace)),
         Phase::Drafted { .. } => None,
     }
 }
 
-/// Whether something runs that is to be stopped when time is up. What fetches has done nothing yet.
-fn stoppable(lease: &Lease) -> bool {
+/// What runs and is to be stopped when time is up. What fetches has done nothing yet.
+fn stoppable(lease: &Lease) -> impl Iterator<Item = AttemptId> {
     let may = may_stop(&lease.award.terms);
-    lease
-        .attempts
-        .values()
-        .any(|attempt| matches!(attempt, Attempt::Running { stopping: false, since, .. } if may || since.is_none()))
+    lease.attempts.iter().filter_map(move |(id, attempt)| match attempt {
+        Attempt::Running { stopping: false, since, .. } if may || since.is_none() => Some(*id),
+        _ => None,
+    })
 }
 
 /// Takes no more tasks once they would not fit, and stops what runs when its notice is over.
@@ -125,13 +125,8 @@ pub(super) fn step(lease: &mut Lease, cx: &mut Context<'_>) {
         close(lease, reason, cx);
     }
     let over = vacate.saturating_sub(lease.award.terms.stop_grace) <= now;
-    if over && matches!(lease.phase, Phase::Ending { .. }) && stoppable(lease) {
-        let may = may_stop(&lease.award.terms);
-        let left = lease.attempts.iter().filter_map(|(id, attempt)| match attempt {
-            Attempt::Running { stopping: false, since, .. } if may || since.is_none() => Some(*id),
-            _ => None,
-        });
-        let left: Vec<_> = left.collect();
+    if over && matches!(lease.phase, Phase::Ending { .. }) {
+        let left: Vec<_> = stoppable(lease).collect();
         for attempt in left {
             work::stop(lease, attempt, AttemptEnd::Preempted, cx);
         }
@@ -171,16 +166,20 @@ pub(super) fn warn(lease: &mut Lease, cx: &mut Context<'_>) {
 pub(super) fn reclaim(provider: &mut Provider, cx: &mut Context<'_>) {
     let ids: Vec<_> = provider.leases.keys().copied().collect();
     for id in ids {
-        let Some(lease) = provider.leases.get_mut(&id) else { continue };
-        if !Claim::Owner.precedes(lease.award.terms.tier) || !matches!(lease.phase, Phase::Open) {
-            continue;
+        if provider.leases.get(&id).is_some_and(|lease| Claim::Owner.precedes(lease.award.terms.tier)) {
+            dismiss(provider, &id, "the owner wants the machine", cx);
         }
-        if may_stop(&lease.award.terms) {
-            give_notice(provider, &id, "the owner wants the machine", cx);
-        } else {
-            end::by_provider(lease, LeaseEnd::Preempted, "the owner wants the machine", None, cx);
-            provider.after(&id, cx);
-        }
+    }
+}
+
+/// The owner has no more work for a lease: what may be stopped gets its notice, what may not ends by itself.
+fn dismiss(provider: &mut Provider, id: &LeaseId, reason: &str, cx: &mut Context<'_>) {
+    let Some(lease) = provider.leases.get_mut(id).filter(|lease| matches!(lease.phase, Phase::Open)) else { return };
+    if may_stop(&lease.award.terms) {
+        give_notice(provider, id, reason, cx);
+    } else {
+        end::by_provider(lease, LeaseEnd::Preempted, reason, None, cx);
+        provider.after(id, cx);
     }
 }
 
@@ -221,16 +220,7 @@ pub(super) fn shrink(provider: &mut Provider, cx: &mut Context<'_>) {
         standings.iter().filter(|standing| Claim::Owner.precedes(standing.tier)).map(|s| s.lease).collect()
     });
     for id in goes {
-        let Some(lease) = provider.leases.get_mut(&id) else { continue };
-        if !matches!(lease.phase, Phase::Open) {
-            continue;
-        }
-        if may_stop(&lease.award.terms) {
-            give_notice(provider, &id, "the owner sells less than before", cx);
-        } else {
-            end::by_provider(lease, LeaseEnd::Preempted, "the owner sells less than before", None, cx);
-            provider.after(&id, cx);
-        }
+        dismiss(provider, &id, "the owner sells less than before", cx);
     }
 }
 

@@ -242,7 +242,8 @@ impl Renter {
         }
     }
 
-    /// Sends an award with the first tasks, unless its slots are ready later. How many slots it is for; none if there is no task or no budget for it.
+    /// Sends an award with the first tasks, unless its slots are ready later. How many slots it is for; none if there is
+    /// no task or no budget for it.
     pub(super) fn send_award(
         &mut self,
         id: &JobId,

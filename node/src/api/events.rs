@@ -19,9 +19,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::{App, State, error::ApiError, jobs::resolve};
 use crate::{
-    collector::AttemptLogs,
     market::Stamped,
-    store::Spool,
+    store::{AttemptLogs, Spool},
     view::{Auction, BidView, Big, DeclineView, JobEvent, JobEventKind},
 };
 

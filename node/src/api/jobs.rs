@@ -12,15 +12,15 @@ use axum::{
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use souk_matcher::{
-    Attempt, AttemptState, Event, Job, JobState, LeaseAccountView, Notice, Reason, RenterLeaseState, Trader,
+    Attempt, AttemptState, Event, Job, JobState, LeaseAccountView, Notice, Reason, RenterLeaseState, Task, Trader,
 };
 use souk_protocol::{
     EntryKind, JobId, JobSpec, LeaseId, MAX_MANIFEST, MAX_RECEIPT_FILE, MAX_TASKS, Manifest, NodeId, Party,
-    RECEIPT_MAGIC, Timestamp, codec,
+    RECEIPT_MAGIC, Receipt, Timestamp, codec,
 };
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{App, State, error::ApiError};
+use super::{App, State, count, error::ApiError};
 use crate::{
     data::stored,
     market::NodeGone,
@@ -386,10 +386,6 @@ pub(super) async fn cost(axum::extract::State(state): App, Path(id): Path<String
     let look = move |trader: &Trader| {
         let found = trader.renter.job(&job)?;
         let leases = found.leases().iter().filter_map(|lease| trader.renter.lease(lease));
-        let attempts = |lease: &LeaseId| {
-            let all = found.tasks().iter().flat_map(|task| task.attempts());
-            all.filter(|attempt| attempt.id.lease == *lease).count()
-        };
         Some(Cost {
             job,
             total: found.cost(),
@@ -403,9 +399,8 @@ pub(super) async fn cost(axum::extract::State(state): App, Path(id): Path<String
                         provider: lease.lease.peer,
                         rate: lease.lease.rate,
                         run_ms: Big(lease.run.0),
-                        billed: u32::try_from(billed).unwrap_or(u32::MAX),
-                        unbilled: u32::try_from(attempts(&lease.lease.lease).saturating_sub(billed))
-                            .unwrap_or(u32::MAX),
+                        billed: count(billed),
+                        unbilled: count(attempts_on(found, &lease.lease.lease).saturating_sub(billed)),
                         total: lease.total,
                     }
                 })
@@ -415,39 +410,57 @@ pub(super) async fn cost(axum::extract::State(state): App, Path(id): Path<String
     state.node.market().with(look).await?.map(Json).ok_or_else(|| no_job(&id))
 }
 
-/// `GET /v1/jobs/{id}/receipts`
+/// `GET /v1/jobs/{id}/receipts`: of every lease that was accepted, with or without a receipt so far
 pub(super) async fn receipts(
     axum::extract::State(state): App,
     Path(id): Path<String>,
 ) -> Result<Json<Vec<ReceiptSummary>>, ApiError> {
     let job = resolve(&state, &id).await?;
+    let me = state.node.id();
     let look = move |trader: &Trader| {
         let found = trader.renter.job(&job)?;
-        let receipts = found.leases().iter().filter_map(|lease| trader.renter.receipt(lease));
+        let leases = found.leases().iter().filter_map(|lease| trader.renter.lease(lease));
         // What a node did for itself proves nothing to anybody.
-        let receipts = receipts.filter(|receipt| receipt.provider != receipt.renter);
-        Some(receipts.map(|receipt| receipt_view(&receipt)).collect::<Vec<_>>())
+        let leases = leases.filter(|lease| lease.lease.peer != me);
+        let row = |lease: LeaseAccountView| {
+            let tried = attempts_on(found, &lease.lease.lease);
+            receipt_view(me, &lease, tried, trader.renter.receipt(&lease.lease.lease).as_ref())
+        };
+        Some(leases.filter_map(row).collect::<Vec<_>>())
     };
     state.node.market().with(look).await?.map(Json).ok_or_else(|| no_job(&id))
 }
 
-fn receipt_view(receipt: &souk_protocol::Receipt) -> ReceiptSummary {
-    ReceiptSummary {
-        lease: receipt.lease,
+/// Attempts that a lease was given.
+fn attempts_on(job: &Job, lease: &LeaseId) -> usize {
+    job.tasks().iter().flat_map(Task::attempts).filter(|attempt| attempt.id.lease == *lease).count()
+}
+
+/// A lease as its receipt has it; what the own books say, while there is none. Nothing of a lease that was not accepted.
+fn receipt_view(
+    me: NodeId,
+    lease: &LeaseAccountView,
+    tried: usize,
+    receipt: Option<&Receipt>,
+) -> Option<ReceiptSummary> {
+    let billed = receipt.map_or(lease.billed.len(), |receipt| receipt.billed.len());
+    let ended = receipt.map(|receipt| (receipt.end, receipt.ended_by)).or(lease.ended);
+    Some(ReceiptSummary {
+        lease: lease.lease.lease,
         side: Party::Renter.to_string(),
-        renter: receipt.renter,
-        provider: receipt.provider,
-        end: receipt.end.to_string(),
-        ended_by: receipt.ended_by.to_string(),
-        rate: receipt.rate,
-        billed: u32::try_from(receipt.billed.len()).unwrap_or(u32::MAX),
-        unbilled: receipt.unbilled,
-        run_ms: Big(receipt.run.0),
-        total: receipt.total,
-        opened: receipt.opened,
-        closed: receipt.closed,
-        complete: true,
-    }
+        renter: me,
+        provider: lease.lease.peer,
+        end: ended.map(|(end, _)| end.to_string()),
+        ended_by: ended.map(|(_, by)| by.to_string()),
+        rate: lease.lease.rate,
+        billed: count(billed),
+        unbilled: receipt.map_or_else(|| count(tried.saturating_sub(billed)), |receipt| receipt.unbilled),
+        run_ms: Big(receipt.map_or(lease.run, |receipt| receipt.run).0),
+        total: receipt.map_or(lease.total, |receipt| receipt.total),
+        opened: lease.opened?,
+        closed: receipt.map(|receipt| receipt.closed),
+        complete: receipt.is_some(),
+    })
 }
 
 /// `GET /v1/receipts/{lease}`: the file that can be checked offline, of either side

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use souk_matcher::{Plan, Reason, Trader};
 use souk_protocol::{Bytes, Credits, GpuRequest, JobSpec, MilliCpu, Millis, Offer, Ppm, Rate};
 
-use super::{App, error::ApiError};
+use super::{App, count, error::ApiError};
 use crate::view::{self, Estimate, NearMiss, OfferView, Offers, PlanRequest};
 
 /// Offers shown if nothing else is asked for.
@@ -70,8 +70,8 @@ pub(super) async fn offers(
     Ok(Json(Offers {
         request: None,
         offers: rows.into_iter().map(|(offer, rtt, reliability)| offer_view(&offer, rtt, reliability)).collect(),
-        matched: u32::try_from(matched).unwrap_or(u32::MAX),
-        seen: u32::try_from(seen).unwrap_or(u32::MAX),
+        matched: count(matched),
+        seen: count(seen),
         estimate: None,
         near_misses: Vec::new(),
     }))

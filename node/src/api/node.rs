@@ -11,7 +11,7 @@ use axum::{
 use souk_matcher::{LeaseAccountView, LeaseState, RenterLeaseState, Trader};
 use souk_protocol::{Balance, NodeId, Party};
 
-use super::{App, State, error::ApiError};
+use super::{App, State, count, error::ApiError};
 use crate::{
     market::NodeGone,
     net::{Direction, PeerInfo, Reachable},
@@ -72,10 +72,6 @@ struct Facts {
 /// Whether a lease of the renter's side is not over.
 fn is_live(lease: &LeaseAccountView) -> bool {
     !matches!(lease.state, RenterLeaseState::Closed | RenterLeaseState::Settled)
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 fn facts(trader: &Trader, now: souk_matcher::Now) -> Facts {

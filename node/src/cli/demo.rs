@@ -338,7 +338,8 @@ impl<'a> Show<'a> {
         let expected = job.leases.iter().filter(|lease| Some(lease.provider) != killed).count();
         let started = Instant::now();
         let receipts = loop {
-            let receipts: Vec<ReceiptSummary> = client.get(&format!("/v1/jobs/{id}/receipts")).await?;
+            let mut receipts: Vec<ReceiptSummary> = client.get(&format!("/v1/jobs/{id}/receipts")).await?;
+            receipts.retain(|receipt| receipt.complete);
             if receipts.len() >= expected || started.elapsed() > RECEIPTS {
                 break receipts;
             }

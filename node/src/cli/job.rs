@@ -372,14 +372,14 @@ pub(crate) fn receipt_table(receipts: &[ReceiptSummary]) -> Table {
         table.row([
             receipt.lease.short(),
             receipt.provider.short(),
-            receipt.end.clone(),
-            receipt.ended_by.clone(),
+            receipt.end.clone().unwrap_or_else(|| "open".to_owned()),
+            receipt.ended_by.clone().unwrap_or_default(),
             receipt.billed.to_string(),
             receipt.unbilled.to_string(),
             receipt.total.to_string(),
-            if receipt.complete { "both" } else { "one side" }.to_owned(),
+            if receipt.complete { "both" } else { "not yet" }.to_owned(),
             receipt.rate.to_string(),
-            receipt.closed.to_string(),
+            receipt.closed.map(|at| at.to_string()).unwrap_or_default(),
         ]);
     }
     table

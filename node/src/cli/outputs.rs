@@ -160,9 +160,10 @@ pub(crate) async fn list_receipts(
             .map_err(|error| CliError::usage(format!("cannot make {}: {error}", folder.display())))?;
         for receipt in &receipts {
             if !receipt.complete {
-                context
-                    .printer
-                    .warn(format_args!("{} is signed by one side only and is not exported", receipt.lease.short()));
+                context.printer.warn(format_args!(
+                    "lease {} has no receipt that both sides signed yet and is not exported",
+                    receipt.lease.short()
+                ));
                 continue;
             }
             let bytes = session.client.bytes(&format!("/v1/receipts/{}", receipt.lease), MAX_RECEIPT_FILE + 8).await?;

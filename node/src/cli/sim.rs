@@ -259,12 +259,10 @@ fn show(printer: &Printer, trials: &[Trial]) -> Result<(), CliError> {
             "+>PREEMPTED",
             "+>UNSTARTED",
         ]);
-        let mut policies: Vec<_> = trial.policies.iter().collect();
-        policies.sort_by_key(|(name, _)| (*name != "souk", *name));
-        for (name, result) in policies {
+        for (name, result) in trial.ordered() {
             let f = &result.figures;
             table.row([
-                name.clone(),
+                name.to_owned(),
                 percent(f.fill_rate),
                 percent(f.utilisation),
                 wait(f.wait_p50_ms),

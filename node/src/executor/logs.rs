@@ -18,7 +18,7 @@ use tracing::debug;
 use crate::{
     frame::{self, FrameError},
     net::{Net, Protocol, Stream},
-    store::{Spool, SpoolError, Store},
+    store::{AttemptLogs, Spool, SpoolError, Store},
 };
 
 /// Pieces on their way to the sender. When it is full they are not handed on, and read from the spool later.
@@ -34,23 +34,23 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Largest frame of a log stream.
 const MAX_FRAME: usize = MAX_LOG_CHUNK + 64;
 
-/// The spool's folder name of an attempt.
+/// What the names of an attempt's logs begin with.
 pub(crate) fn spool_name(attempt: &AttemptId) -> String {
     format!("{}-{}-{}-{}", attempt.lease, attempt.task, attempt.replica, attempt.number)
 }
 
-/// What the spool's folder names of a lease begin with.
+/// What the names of a lease's logs begin with.
 pub(super) fn lease_prefix(lease: &LeaseId) -> String {
     format!("{lease}-")
 }
 
-/// Removes the spools of a lease.
+/// Removes the logs of a lease.
 pub(super) async fn remove(store: &Arc<Store>, prefix: &str) {
     let (dir, prefix) = (store.spool_dir(), prefix.to_owned());
     let _ = tokio::task::spawn_blocking(move || {
         for item in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             if item.file_name().to_str().is_some_and(|name| name.starts_with(&prefix))
-                && let Err(error) = std::fs::remove_dir_all(item.path())
+                && let Err(error) = std::fs::remove_file(item.path())
             {
                 debug!(%error, "a log stays");
             }
@@ -59,46 +59,37 @@ pub(super) async fn remove(store: &Arc<Store>, prefix: &str) {
     .await;
 }
 
-/// Both logs of an attempt.
-#[derive(Debug, Clone)]
-pub(super) struct Logs {
-    pub(super) stdout: Spool,
-    pub(super) stderr: Spool,
+const fn of(logs: &AttemptLogs, which: Which) -> &Spool {
+    match which {
+        Which::Stdout => &logs.stdout,
+        Which::Stderr => &logs.stderr,
+    }
 }
 
-impl Logs {
-    pub(super) async fn open(store: &Store, attempt: &AttemptId, cap: u64) -> Result<Self, SpoolError> {
-        let name = spool_name(attempt);
-        Ok(Self { stdout: store.spool(&name, "stdout", cap).await?, stderr: store.spool(&name, "stderr", cap).await? })
-    }
+/// Opens both logs of an attempt.
+pub(super) async fn open(store: &Store, attempt: &AttemptId, cap: u64) -> Result<AttemptLogs, SpoolError> {
+    store.logs(&spool_name(attempt), cap, false).await
+}
 
-    const fn of(&self, which: Which) -> &Spool {
-        match which {
-            Which::Stdout => &self.stdout,
-            Which::Stderr => &self.stderr,
-        }
-    }
-
-    /// Closes both, durable, and says what is in them. `written` is what the guest wrote, kept or not.
-    pub(super) async fn close(&self, written: (u64, u64)) -> Result<(LogEnd, LogEnd), SpoolError> {
-        let end = |closed: crate::store::Closed, written: u64| LogEnd {
-            len: closed.length,
-            hash: Hash(*closed.hash.as_bytes()),
-            written: written.max(closed.length),
-        };
-        let (stdout, stderr) = (self.stdout.close(None).await?, self.stderr.close(None).await?);
-        Ok((end(stdout, written.0), end(stderr, written.1)))
-    }
+/// Closes both, durable, and says what is in them. `written` is what the guest wrote, kept or not.
+pub(super) async fn close(logs: &AttemptLogs, written: (u64, u64)) -> Result<(LogEnd, LogEnd), SpoolError> {
+    let end = |closed: crate::store::Closed, written: u64| LogEnd {
+        len: closed.length,
+        hash: Hash(*closed.hash.as_bytes()),
+        written: written.max(closed.length),
+    };
+    let (stdout, stderr) = tokio::try_join!(logs.stdout.close(None), logs.stderr.close(None))?;
+    Ok((end(stdout, written.0), end(stderr, written.1)))
 }
 
 /// Takes the guest's output until the runner lets go of `outputs`, into the spools and towards the renter.
 pub(super) async fn write(
-    logs: Logs,
+    logs: AttemptLogs,
     mut outputs: mpsc::Receiver<Output>,
     sender: mpsc::Sender<Piece>,
 ) -> Result<(), SpoolError> {
     while let Some(output) = outputs.recv().await {
-        let spool = logs.of(output.stream);
+        let spool = of(&logs, output.stream);
         // First on its way, then to the disk: nothing is signed yet. Nobody else writes, so the spool's end is its place.
         let _ = sender.try_send(Piece { offset: spool.state().length, output: output.clone() });
         spool.append(output.bytes).await?;
@@ -119,20 +110,28 @@ pub(super) fn pieces() -> (mpsc::Sender<Piece>, mpsc::Receiver<Piece>) {
 }
 
 /// Sends the logs to the renter until the pieces end and all has been sent.
-pub(super) async fn send(net: Net, renter: NodeId, attempt: AttemptId, logs: Logs, mut pieces: mpsc::Receiver<Piece>) {
+pub(super) async fn send(
+    net: Net,
+    renter: NodeId,
+    attempt: AttemptId,
+    logs: AttemptLogs,
+    mut pieces: mpsc::Receiver<Piece>,
+) {
     let mut sender = Sender { net, renter, attempt, logs, stream: None, opened: false, sent: [0, 0] };
+    // Ahead of the first piece: the stream opens while the program starts.
+    let mut sent = sender.connect().await;
     loop {
-        let sent = match timeout(BEHIND, pieces.recv()).await {
-            Ok(Some(piece)) => sender.piece(piece).await,
-            Ok(None) => break,
-            // A piece that was not handed on has no successor to bring it along.
-            Err(_) => sender.catch_up().await,
-        };
         if let Err(error) = sent {
             debug!(%attempt, %error, "log stream broke");
             sender.stream = None;
             sleep(REOPEN).await;
         }
+        sent = match timeout(BEHIND, pieces.recv()).await {
+            Ok(Some(piece)) => sender.piece(piece).await,
+            Ok(None) => break,
+            // A piece that was not handed on has no successor to bring it along.
+            Err(_) => sender.catch_up().await,
+        };
     }
     let rest = timeout(LAST_WORDS, async {
         while sender.catch_up().await.is_err() {
@@ -150,7 +149,7 @@ struct Sender {
     net: Net,
     renter: NodeId,
     attempt: AttemptId,
-    logs: Logs,
+    logs: AttemptLogs,
     stream: Option<Stream>,
     opened: bool,
     sent: [u64; 2],
@@ -209,11 +208,11 @@ impl Sender {
         for which in [Which::Stdout, Which::Stderr] {
             loop {
                 let sent = self.sent.get(index(which)).copied().unwrap_or(0);
-                if self.logs.of(which).state().length <= sent {
+                if of(&self.logs, which).state().length <= sent {
                     break;
                 }
                 self.connect().await?;
-                let read = self.logs.of(which).read(sent, MAX_LOG_CHUNK as u64).await;
+                let read = of(&self.logs, which).read(sent, MAX_LOG_CHUNK as u64).await;
                 let bytes = read.map_err(|error| FrameError::Io(std::io::Error::other(error.to_string())))?;
                 self.frame(which, &bytes).await?;
             }

@@ -12,13 +12,13 @@ use tokio::sync::{mpsc, watch};
 use super::{
     Room, Tools,
     layout::lay_out,
-    logs::{self, Logs, spool_name},
+    logs::{self, spool_name},
     outputs,
 };
 use crate::{
     clock::wall,
     data::Source,
-    store::{Durability, Pin},
+    store::{AttemptLogs, Durability, Pin},
     telemetry::Sampler,
 };
 
@@ -155,13 +155,14 @@ impl Attempt {
         if crate::ablation::leaves_out(crate::ablation::Step::Sandbox) {
             return self.make_up(&name).await;
         }
-        let logs = Logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0);
-        let (runner, logs) = tokio::join!(self.runner(&compiled, &name, inputs), logs);
+        let task = self.task(&name);
+        let logs = logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0);
+        let (runner, logs) = tokio::join!(self.runner(&compiled, &task, inputs), logs);
         let (mut runner, logs) = (runner?, logs.map_err(Failed::ours)?);
         let folders = runner.folders().clone();
         let started = wall();
         let _ = self.tools.market.event(Event::Running { attempt, state: RunState::Running }).await;
-        let (ended, telemetry) = self.attend(&mut runner, &name, &logs).await?;
+        let (ended, telemetry) = self.attend(&mut runner, &task, &logs).await?;
         self.room.put_back(runner);
         let finished = wall();
         self.conclude(folders, &name, &logs, &ended, (started, finished), telemetry).await
@@ -205,20 +206,15 @@ impl Attempt {
     }
 
     /// A runner with the attempt's folders and inputs laid out in its own.
-    async fn runner(
-        &self,
-        compiled: &Compiled,
-        name: &AttemptName,
-        inputs: Vec<(String, Pin)>,
-    ) -> Result<Runner, Failed> {
+    async fn runner(&self, compiled: &Compiled, task: &Task, inputs: Vec<(String, Pin)>) -> Result<Runner, Failed> {
         let runner = match self.room.take(compiled.hash()) {
             Some(runner) => runner,
             None => self.tools.pool.take(compiled, &self.limits()).await.map_err(Failed::ours)?,
         };
-        let (folders, name) = (runner.folders().clone(), name.clone());
+        let (folders, task) = (runner.folders().clone(), task.clone());
         blocking(move || {
-            folders.prepare(&name).map_err(|error| error.to_string())?;
-            lay_out(&folders.input(&name), &inputs)
+            folders.prepare(&task).map_err(|error| error.to_string())?;
+            lay_out(&folders.input(&task.attempt), &inputs)
         })
         .await?
         .map_err(Failed::input)?;
@@ -246,8 +242,8 @@ impl Attempt {
 
         let attempt = self.work.attempt;
         let folders = Folders::create(std::env::temp_dir().join(spool_name(&attempt))).map_err(Failed::ours)?;
-        folders.prepare(name).map_err(Failed::ours)?;
-        let logs = Logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0).await.map_err(Failed::ours)?;
+        folders.prepare(&self.task(name)).map_err(Failed::ours)?;
+        let logs = logs::open(&self.tools.store, &attempt, self.work.limits.stdout.0).await.map_err(Failed::ours)?;
         let started = wall();
         let _ = self.tools.market.event(Event::Running { attempt, state: RunState::Running }).await;
         let (sink, outputs) = mpsc::channel(OUTPUTS);
@@ -277,8 +273,8 @@ impl Attempt {
     async fn attend(
         &mut self,
         runner: &mut Runner,
-        name: &AttemptName,
-        logs: &Logs,
+        task: &Task,
+        logs: &AttemptLogs,
     ) -> Result<(Ended, Option<Hash>), Failed> {
         let attempt = self.work.attempt;
         let (sink, outputs) = mpsc::channel(OUTPUTS);
@@ -288,8 +284,7 @@ impl Attempt {
         tokio::spawn(sender);
         let sampler = Sampler::start(self.tools.market.clone(), attempt, runner.pid());
         let killer = tokio::spawn(kill_on_stop(self.stop.clone(), runner.kill_handle()));
-        let task = self.task(name);
-        let ended = runner.run(&task, &self.limits(), sink).await;
+        let ended = runner.run(task, &self.limits(), sink).await;
         killer.abort();
         let telemetry = sampler.finish().await;
         match writer.await {
@@ -321,14 +316,14 @@ impl Attempt {
         &self,
         folders: Folders,
         name: &AttemptName,
-        logs: &Logs,
+        logs: &AttemptLogs,
         ended: &Ended,
         (started, finished): (Timestamp, Timestamp),
         telemetry: Option<Hash>,
     ) -> Result<Outcome, Failed> {
         let (folder, blobs) = (folders.output(name), self.tools.store.blobs().clone());
         let kept = blocking(move || outputs::keep(&folder, &blobs));
-        let closed = logs.close((ended.stdout_len, ended.stderr_len));
+        let closed = logs::close(logs, (ended.stdout_len, ended.stderr_len));
         let (kept, closed) = tokio::join!(kept, closed);
         let kept = kept?.map_err(Failed::ours)?;
         let (stdout, stderr) = closed.map_err(Failed::ours)?;

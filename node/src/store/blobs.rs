@@ -368,7 +368,7 @@ impl Blobs {
 
     /// Syncs the folders that lead to a blob.
     fn sync_folders(&self, path: &Path) -> Result<(), DiskError> {
-        for folder in path.ancestors().skip(1).take(3) {
+        for folder in path.ancestors().skip(1).take(2) {
             disk::sync_dir(folder)?;
         }
         Ok(())
@@ -388,12 +388,12 @@ impl Blobs {
     }
 }
 
-/// `aa/bb/<hex>` under the blobs' folder: at most 65,536 folders, each small.
+/// `aa/<hex>` under the blobs' folder. 256 folders are soon there, so that a blob seldom needs a new one: each costs a
+/// wait for the disk of its own.
 pub(super) fn blob_path(dir: &Path, hash: &Hash) -> PathBuf {
     let hex = hash.to_hex();
-    let (first, rest) = hex.as_str().split_at_checked(2).unwrap_or_default();
-    let (second, _) = rest.split_at_checked(2).unwrap_or_default();
-    dir.join(first).join(second).join(hex.as_str())
+    let (first, _) = hex.as_str().split_at_checked(2).unwrap_or_default();
+    dir.join(first).join(hex.as_str())
 }
 
 /// Calls `found` for each blob under `dir`; files that are not named like one are left alone.
@@ -405,19 +405,13 @@ pub(super) fn walk(dir: &Path, found: &mut dyn FnMut(Hash, fs::Metadata)) -> Res
             Err(error) => Err(at("read", path)(error)),
         }
     };
-    let folders = |path: &Path| -> Result<Vec<PathBuf>, DiskError> {
-        let entries = list(path)?.into_iter();
-        let entries = entries.filter(|entry| entry.file_name().len() == 2);
-        Ok(entries.filter(|entry| entry.path().is_dir()).map(|entry| entry.path()).collect())
-    };
-    for first in folders(dir)? {
-        for second in folders(&first)? {
-            for entry in list(&second)? {
-                let name = entry.file_name();
-                let hash = name.to_str().and_then(|name| Hash::from_hex(name).ok());
-                if let (Some(hash), Ok(meta)) = (hash, entry.metadata()) {
-                    found(hash, meta);
-                }
+    let is_ours = |entry: &fs::DirEntry| entry.file_name().len() == 2 && entry.path().is_dir();
+    for folder in list(dir)?.into_iter().filter(is_ours) {
+        for entry in list(&folder.path())? {
+            let name = entry.file_name();
+            let hash = name.to_str().and_then(|name| Hash::from_hex(name).ok());
+            if let (Some(hash), Ok(meta)) = (hash, entry.metadata()) {
+                found(hash, meta);
             }
         }
     }

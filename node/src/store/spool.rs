@@ -9,7 +9,7 @@ use std::{
     io::{self, Read as _, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use blake3::{Hash, Hasher};
@@ -90,6 +90,29 @@ pub struct Appended {
     pub dropped: u64,
 }
 
+/// Both logs of one attempt; clones share them.
+#[derive(Debug, Clone)]
+pub struct AttemptLogs {
+    /// Standard output.
+    pub stdout: Spool,
+    /// Standard error.
+    pub stderr: Spool,
+}
+
+impl AttemptLogs {
+    /// Opens both, or creates them; see [`Spool::open`]. `timed` ones keep, in files of their own, when their bytes
+    /// arrived.
+    ///
+    /// # Errors
+    /// As [`Spool::open`].
+    pub async fn open(dir: &Path, attempt: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
+        let (dir, attempt) = (dir.to_owned(), attempt.to_owned());
+        let open = move |stream| Spool::open_any(&dir, &attempt, stream, cap, timed);
+        // One turn on the pool: a task's first output waits for it.
+        on_pool(move || Ok(Self { stdout: open("stdout")?, stderr: open("stderr")? })).await
+    }
+}
+
 /// Handle on a spool; clones share it.
 #[derive(Debug, Clone)]
 pub struct Spool(Arc<Inner>);
@@ -97,7 +120,8 @@ pub struct Spool(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    file: File,
+    /// Made with the first byte: most logs of errors have none.
+    file: OnceLock<File>,
     cap: u64,
     /// Locked on blocking threads while a piece is written, so that pieces follow each other whole.
     tail: Mutex<Tail>,
@@ -123,15 +147,6 @@ impl Spool {
         on_pool(move || Self::open_blocking(&dir, &attempt, &stream, cap)).await
     }
 
-    /// [`Spool::open`] of a spool that keeps, in a file of its own, when its bytes arrived.
-    ///
-    /// # Errors
-    /// As [`Spool::open`].
-    pub async fn open_timed(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
-        let (dir, attempt, stream) = (dir.to_owned(), attempt.to_owned(), stream.to_owned());
-        on_pool(move || Self::open_any(&dir, &attempt, &stream, cap, true)).await
-    }
-
     /// [`Spool::open`] for threads that may wait for the disk.
     ///
     /// # Errors
@@ -141,20 +156,25 @@ impl Spool {
     }
 
     fn open_any(dir: &Path, attempt: &str, stream: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
-        let folder = dir.join(checked(attempt)?);
-        let path = folder.join(checked(stream)?);
-        disk::create_dir(&folder)?;
-        let mut file = private().read(true).append(true).create(true).open(&path).map_err(at("open the log", &path))?;
+        let path = log_path(dir, checked(attempt)?, checked(stream)?);
         let mut hasher = Hasher::new();
         let mut length = 0_u64;
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            let count = file.read(&mut buffer).map_err(at("read the log", &path))?;
-            if count == 0 {
-                break;
+        let file = OnceLock::new();
+        match private().read(true).append(true).open(&path) {
+            Ok(mut found) => {
+                let mut buffer = vec![0; 64 << 10];
+                loop {
+                    let count = found.read(&mut buffer).map_err(at("read the log", &path))?;
+                    if count == 0 {
+                        break;
+                    }
+                    hasher.update(buffer.get(..count).unwrap_or_default());
+                    length = length.saturating_add(to_u64(count));
+                }
+                let _ = file.set(found);
             }
-            hasher.update(buffer.get(..count).unwrap_or_default());
-            length = length.saturating_add(to_u64(count));
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(at("open the log", &path)(error).into()),
         }
         let (state, _) = watch::channel(SpoolState { length, closed: None });
         let tail = Mutex::new(Tail { hasher, length });
@@ -162,21 +182,7 @@ impl Spool {
         Ok(Self(Arc::new(Inner { path, file, cap, tail, state, arrivals })))
     }
 
-    /// Removes all spools of an attempt.
-    ///
-    /// # Errors
-    /// [`SpoolError::Name`], [`SpoolError::Disk`].
-    pub async fn remove(dir: &Path, attempt: &str) -> Result<(), SpoolError> {
-        let folder = dir.join(checked(attempt)?);
-        on_pool(move || match std::fs::remove_dir_all(&folder) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(at("remove", &folder)(error).into()),
-        })
-        .await
-    }
-
-    /// The file.
+    /// The file; there is none while the log is empty.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
@@ -262,7 +268,9 @@ impl Spool {
     pub fn read_blocking(&self, offset: u64, limit: u64) -> Result<Vec<u8>, SpoolError> {
         let available = self.state().length.saturating_sub(offset).min(limit).min(MAX_READ);
         let mut bytes = vec![0; usize::try_from(available).unwrap_or(0)];
-        self.0.file.read_exact_at(&mut bytes, offset).map_err(at("read the log", &self.0.path))?;
+        if !bytes.is_empty() {
+            self.file()?.read_exact_at(&mut bytes, offset).map_err(at("read the log", &self.0.path))?;
+        }
         Ok(bytes)
     }
 
@@ -300,11 +308,22 @@ impl Spool {
     }
 
     fn sync_file(&self) -> Result<(), SpoolError> {
-        self.0.file.sync_data().map_err(at("sync the log", &self.0.path))?;
-        for folder in self.0.path.ancestors().skip(1).take(2) {
-            disk::sync_dir(folder)?;
+        let Some(file) = self.0.file.get() else { return Ok(()) };
+        file.sync_data().map_err(at("sync the log", &self.0.path))?;
+        self.0.path.parent().map_or(Ok(()), |folder| Ok(disk::sync_dir(folder)?))
+    }
+
+    /// The file, made if there is none.
+    fn file(&self) -> Result<&File, DiskError> {
+        if let Some(file) = self.0.file.get() {
+            return Ok(file);
         }
-        Ok(())
+        if let Some(folder) = self.0.path.parent() {
+            disk::create_dir(folder)?;
+        }
+        let made = private().read(true).append(true).create(true).open(&self.0.path);
+        let made = made.map_err(at("create the log", &self.0.path))?;
+        Ok(self.0.file.get_or_init(|| made))
     }
 
     fn write(&self, tail: &mut Tail, bytes: &[u8]) -> Result<Appended, SpoolError> {
@@ -314,16 +333,18 @@ impl Spool {
         let room = usize::try_from(self.0.cap.saturating_sub(tail.length)).unwrap_or(usize::MAX);
         let mut kept = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         let dropped = to_u64(bytes.len().saturating_sub(kept.len()));
+        if kept.is_empty() {
+            return Ok(Appended { length: tail.length, dropped });
+        }
+        let mut file = self.file()?;
         let mut failed = None;
-        if !kept.is_empty()
-            && let Some(mut arrivals) = self.arrivals()
-        {
+        if let Some(mut arrivals) = self.arrivals() {
             // Before followers see the bytes; on disk after them, so that no mark is ahead of its log.
             arrivals.note(tail.length, crate::clock::wall());
         }
         // Not `write_all`: after a full disk the length must still say what is in the file.
         while !kept.is_empty() {
-            match (&self.0.file).write(kept) {
+            match file.write(kept) {
                 Ok(count) => {
                     let (written, rest) = kept.split_at_checked(count).unwrap_or((kept, &[]));
                     tail.hasher.update(written);
@@ -359,6 +380,11 @@ impl Spool {
     fn tail(&self) -> MutexGuard<'_, Tail> {
         self.0.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where the log `stream` of `attempt` lies.
+pub(crate) fn log_path(dir: &Path, attempt: &str, stream: &str) -> PathBuf {
+    dir.join(format!("{attempt}.{stream}"))
 }
 
 fn checked(name: &str) -> Result<&str, SpoolError> {

@@ -104,7 +104,7 @@ pub struct LeaseCost {
     pub total: Credits,
 }
 
-/// A receipt in short.
+/// A receipt in short, or, until both sides have signed one, what this node's books say of the lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiptSummary {
     /// The lease.
@@ -115,10 +115,10 @@ pub struct ReceiptSummary {
     pub renter: NodeId,
     /// Who worked.
     pub provider: NodeId,
-    /// Why the lease ended.
-    pub end: String,
+    /// Why the lease ended; nothing while it goes on.
+    pub end: Option<String>,
     /// Which side ended it.
-    pub ended_by: String,
+    pub ended_by: Option<String>,
     /// Price of one slot.
     pub rate: Rate,
     /// Attempts owed for.
@@ -131,8 +131,8 @@ pub struct ReceiptSummary {
     pub total: Credits,
     /// When the lease was accepted.
     pub opened: Timestamp,
-    /// When it ended.
-    pub closed: Timestamp,
+    /// When it ended, as both sides signed it.
+    pub closed: Option<Timestamp>,
     /// Whether both sides signed; only then can it be exported.
     pub complete: bool,
 }

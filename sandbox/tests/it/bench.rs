@@ -95,9 +95,10 @@ impl Bench {
         let number = self.next.get();
         self.next.set(number + 1);
         let task = Task::new(attempt(number));
-        self.folders.prepare(&task.attempt).unwrap();
+        let all = Task { checkpoint: true, ..task.clone() };
+        self.folders.prepare(&all).unwrap();
         for home in &*self.homes.borrow() {
-            home.prepare(&task.attempt).unwrap();
+            home.prepare(&all).unwrap();
         }
         task
     }

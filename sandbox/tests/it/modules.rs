@@ -211,7 +211,7 @@ async fn a_cache_file_that_somebody_wrote_to_is_compiled_anew() {
     let module = pool.compile(&source, &hash, false).await.unwrap();
     let mut runner = pool.take(&module, &short()).await.unwrap();
     let task = bench.task();
-    runner.folders().prepare(&task.attempt).unwrap();
+    runner.folders().prepare(&task).unwrap();
     let seen = crate::bench::run_on(&mut runner, &task, &short()).await;
     assert_eq!(seen.ended.end, End::Exited { code: 9 });
     assert_ne!(std::fs::read(file).unwrap(), bytes);

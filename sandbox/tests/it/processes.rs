@@ -242,7 +242,7 @@ async fn everything_holds_without_namespaces() {
     let module = bench.compile(&hello()).await.unwrap();
     let mut runner = pool.take(&module, &short()).await.unwrap();
     let task = bench.task();
-    runner.folders().prepare(&task.attempt).unwrap();
+    runner.folders().prepare(&task).unwrap();
     let seen = run_on(&mut runner, &task, &short()).await;
     assert_eq!(seen.stdout, b"hello\n");
     assert_eq!(seen.ended.end, End::Exited { code: 0 });

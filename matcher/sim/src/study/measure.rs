@@ -10,7 +10,10 @@ use super::{
     demand::{Demand, Fleet, Request},
     story::{Fate, Story},
 };
-use crate::random::{Dice, MILLION};
+use crate::{
+    figures::{narrow, quantile, share},
+    random::Dice,
+};
 
 /// Runs shorter than this count as this long in the slowdown, or tiny ones would make all of it.
 const BOUND: Millis = Millis(10_000);
@@ -139,27 +142,13 @@ fn slowdown(request: &Request, fate: &Fate) -> u64 {
     (took * 1_000).checked_div(request.run.max(BOUND).0).unwrap_or(0).max(1_000)
 }
 
-/// The smallest value that so many thousandths of all do not exceed.
-fn quantile(sorted: &[u64], thousandths: usize) -> u64 {
-    let rank = (sorted.len() * thousandths).div_ceil(1_000).max(1);
-    sorted.get(rank - 1).copied().unwrap_or(0)
-}
-
 fn mean(values: impl Iterator<Item = u64>) -> u64 {
     let (sum, count) = values.fold((0_u128, 0_u128), |(sum, count), value| (sum + u128::from(value), count + 1));
     narrow((sum + count / 2).checked_div(count).unwrap_or(0))
 }
 
-fn share(part: u128, whole: u128) -> u64 {
-    narrow((part * u128::from(MILLION)).checked_div(whole).unwrap_or(0))
-}
-
 fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
     narrow((u128::from(part) * u128::from(unit)).checked_div(u128::from(whole)).unwrap_or(0))
-}
-
-fn narrow(value: u128) -> u64 {
-    u64::try_from(value).unwrap_or(u64::MAX)
 }
 
 /// What each machine earned, with its GPUs in thousandths.

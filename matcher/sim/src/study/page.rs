@@ -7,6 +7,7 @@ use super::{
     run::{AtLoad, Study},
     table::{LINES, bounds, percent, time},
 };
+use crate::page::escaped;
 
 /// Width of a bar that stands for everything, and height of each, in pixels.
 const BAR: (u64, u64) = (320, 18);
@@ -20,10 +21,6 @@ color:#1c2226;background:#fff}.label{background:#fdf3d8;border:1px solid #e2c779
 display:inline-block}table{border-collapse:collapse;margin:1rem 0;font-size:13px}td,th{padding:.2rem .6rem;\
 text-align:right;border-bottom:1px solid #dde3e6}th:first-child,td:first-child{text-align:left;white-space:pre}\
 svg text{font:12px system-ui,sans-serif}.note{color:#4b565c}.wide{overflow-x:auto}";
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
 
 impl Study {
     /// The page.

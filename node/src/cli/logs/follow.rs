@@ -145,16 +145,10 @@ impl Followed<'_> {
         };
         let text = whole(session, &Wanted { attempt: Some(number), ..self.wanted.clone() }).await?.tail(args.tail);
         for (at, bytes) in text.parts() {
-            let part = LogPart {
-                attempt: number,
-                offset: crate::view::Big(0),
-                at,
-                data: data_encoding::BASE64.encode(bytes),
-                end: false,
-            };
-            let offset = text.end().saturating_sub(text.bytes().len() as u64);
-            let before = self.place.map_or(offset, |(_, place)| place);
-            self.print(context, args, &LogPart { offset: crate::view::Big(before), ..part })?;
+            let start = text.end().saturating_sub(text.bytes().len() as u64);
+            let offset = crate::view::Big(self.place.map_or(start, |(_, place)| place));
+            let data = data_encoding::BASE64.encode(bytes);
+            self.print(context, args, &LogPart { attempt: number, offset, at, data, end: false })?;
         }
         self.place = Some((number, text.end()));
         Ok(())

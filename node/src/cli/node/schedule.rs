@@ -143,9 +143,9 @@ fn show(context: &Context, availability: &Availability, from: Timestamp, next: M
         }
         let inside = |change: &&Change| span.from <= change.at && change.at <= span.to;
         notes.extend(shown.clock_changes.iter().filter(inside).map(|change| {
-            let (way, by) = if change.seconds < 0 { ("back", "to") } else { ("forward", "to") };
+            let way = if change.seconds < 0 { "back" } else { "forward" };
             let length = Millis::from_secs(u64::from(change.seconds.unsigned_abs()));
-            format!("clocks go {way} {length} {by} {}", zone.local(change.at, "%H:%M on %a").unwrap_or_default())
+            format!("clocks go {way} {length} to {}", zone.local(change.at, "%H:%M on %a").unwrap_or_default())
         }));
         table.row([text(span.from), text(span.to), minutes(span.length), notes.join("; ")]);
     }

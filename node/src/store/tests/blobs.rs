@@ -26,7 +26,7 @@ fn what_is_put_is_found_by_its_hash_also_after_a_restart() {
         let pin = blobs.put_bytes(content.clone(), Durability::Durable).await.unwrap();
         assert_eq!(pin.hash(), hash);
         let hex = hash.to_hex();
-        let expected = dir.path().join(&hex[..2]).join(&hex[2..4]).join(hex.as_str());
+        let expected = dir.path().join(&hex[..2]).join(hex.as_str());
         assert_eq!(pin.path(), expected);
         assert_eq!(blobs.len(&hash), Some(700_000));
         // Twice is once.

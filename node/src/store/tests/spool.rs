@@ -58,7 +58,7 @@ fn a_large_output_right_before_the_end_is_exact() {
             let closed = spool.close(Some(bytes.len() as u64)).await.unwrap();
             assert_eq!(closed.hash, blake3::hash(&bytes));
             assert_eq!(fs::read(spool.path()).unwrap(), bytes);
-            Spool::remove(dir.path(), &attempt.to_string()).await.unwrap();
+            fs::remove_file(spool.path()).unwrap();
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     });
@@ -76,6 +76,19 @@ fn the_cap_cuts_and_says_how_much() {
         assert_eq!(spool.read(4, 3).await.unwrap(), b"567");
         assert_eq!(spool.read(10, 3).await.unwrap(), b"");
         assert_eq!(spool.read(1000, 3).await.unwrap(), b"");
+    });
+}
+
+#[test]
+fn an_empty_log_has_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    run(async {
+        let empty = spool(dir.path(), 10).await;
+        assert_eq!(empty.append("").await.unwrap(), Appended { length: 0, dropped: 0 });
+        assert_eq!(empty.read(0, 10).await.unwrap(), b"");
+        assert_eq!(empty.close(None).await.unwrap(), Closed { length: 0, hash: blake3::hash(b"") });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(spool(dir.path(), 10).await.state(), SpoolState { length: 0, closed: None });
     });
 }
 

@@ -58,7 +58,7 @@ fn damage_is_named_and_not_touched() {
     fs::write(&path, bytes).unwrap();
     let blob = home.path().join("blobs");
     let hex = blake3::hash(b"content").to_hex();
-    let blob = blob.join(&hex[..2]).join(&hex[2..4]).join(hex.as_str());
+    let blob = blob.join(&hex[..2]).join(hex.as_str());
     fs::write(&blob, "contend").unwrap();
     let before = snapshot(home.path());
     let report = verify(home.path(), ALL).unwrap();

@@ -43,6 +43,9 @@ fn a_renter_killed_in_mid_job_goes_on_where_its_journal_ends() {
     let mut lab = Lab::new(1);
     let id = job(&lab.renter);
     let before = lab.renter.job_until(&id, in_the_middle);
+    let early = lab.renter.json(&["job", "receipts", &id]);
+    assert_eq!((early.as_array().unwrap().len(), &early[0]["complete"]), (1, &false.into()), "{early}");
+    assert_eq!((&early[0]["end"], &early[0]["closed"]), (&Value::Null, &Value::Null), "{early}");
     lab.renter.kill();
     lab.renter.up();
     let after = came_through(&lab, &id);

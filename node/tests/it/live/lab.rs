@@ -180,7 +180,7 @@ impl Lab {
         self.providers.iter_mut().find(|node| node.is_up() && node.json(&["status"])["node"] == id).unwrap()
     }
 
-    /// Exports a finished job's receipts, verifies them, and returns their summaries.
+    /// Exports a finished job's receipts, one of each of its leases, verifies them, and returns their summaries.
     pub(super) fn receipts(&self, id: &str) -> Vec<Value> {
         let renter = &self.renter;
         let folder = renter.home.path("exported");
