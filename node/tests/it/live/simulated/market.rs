@@ -31,7 +31,7 @@ pub(super) struct Wish {
 
 impl Market {
     pub(super) fn new(providers: usize) -> Self {
-        let tasks = 2 * SLOTS * u32::try_from(providers).unwrap();
+        let all = SLOTS * u32::try_from(providers).unwrap();
         let wish = |name, job| Wish { name, job, is_cancelled: false, is_foretold: true };
         let slot = |provider| Rate(ask(provider).cpu.0 / 2);
         // Takes the two cheapest machines and keeps them.
@@ -43,11 +43,11 @@ impl Market {
         // Pays less than anybody asks.
         let within = Some(Millis(1_000));
         let poor = PlannedJob { max_rate: Some(Rate(1_000)), start_within: within, ..job(0, 1, 500, Mode::Ask) };
-        // Pays less than anybody asks, but in an auction; only the cheapest goes down so far.
-        let cap = Rate((slot(0).0 + slot(1).0) / 4);
+        // Pays enough for the cheapest alone, which bids what it asks.
+        let cap = Rate((slot(0).0 + slot(1).0) / 2);
         let bid = PlannedJob { max_rate: Some(cap), ..job(1, SLOTS, 500, Mode::Auction) };
-        // More tasks than the market has slots, for whoever is free first.
-        let wave = Wish { is_foretold: false, ..wish("wave", job(0, tasks, 300, Mode::Auto)) };
+        // Twice as many tasks as the market has slots: each goes to whoever is free first.
+        let wave = Wish { is_foretold: false, ..wish("wave", job(0, 2 * all, 300, Mode::Auto)) };
         Self {
             machines: (0..providers).map(machine).collect(),
             rounds: vec![vec![hold, beside], vec![late, wish("poor", poor)], vec![wish("bid", bid)], vec![wave]],
