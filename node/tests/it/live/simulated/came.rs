@@ -115,7 +115,7 @@ pub(super) fn assert_near(real: &Came, simulated: &Came) {
     };
     for (real, simulated) in real.jobs.iter().zip(&simulated.jobs) {
         if let (Some(waited), Some(wait)) = (real.wait_ms, simulated.wait_ms) {
-            near("wait", waited as f64 + 1.0, wait as f64 + 1.0, 100.0);
+            near("wait", waited as f64 + 1.0, wait as f64 + 1.0, 300.0);
         }
         near("makespan", real.whole_ms as f64, simulated.whole_ms as f64, 20.0);
         near("run time", real.run_ms() as f64 + 1.0, simulated.run_ms() as f64 + 1.0, 5.0);
