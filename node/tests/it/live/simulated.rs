@@ -29,7 +29,7 @@ fn ten_real_nodes_and_ten_simulated_ones_come_to_the_same() {
     compared(8);
 }
 
-/// `cargo test --release -p souk --test it -- --ignored --nocapture fifty_real_nodes`: a minute on two cores, 2 GB.
+/// `cargo test --release -p souk --test it -- --ignored --nocapture fifty_real_nodes`: half a minute on two cores, 2 GB.
 #[test]
 #[ignore = "fifty processes want more than two cores: run it by hand"]
 fn fifty_real_nodes_and_fifty_simulated_ones_come_to_the_same() {

@@ -96,6 +96,11 @@ pub(super) fn assert_equal(market: &Market, real: &Came, simulated: &Came) {
     for ((wish, real), simulated) in market.wishes().zip(&real.jobs).zip(&simulated.jobs) {
         let facts = |job: &Job| (job.end.clone(), job.done, job.billed());
         assert_eq!(facts(real), facts(simulated), "{}: {real:?}, {simulated:?}", wish.name);
+        if !wish.is_cancelled {
+            // A real task sleeps as long as it is told or longer.
+            let planned = if real.billed() > 0 { wish.run_ms() } else { 0 };
+            assert!(simulated.run_ms() == planned && real.run_ms() >= planned, "{planned}: {real:?}, {simulated:?}");
+        }
         if wish.is_foretold {
             assert_eq!(
                 (real.attempts, real.placed()),

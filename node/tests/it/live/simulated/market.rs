@@ -29,6 +29,13 @@ pub(super) struct Wish {
     pub(super) is_foretold: bool,
 }
 
+impl Wish {
+    /// Run time of all its tasks, as far as they may run.
+    pub(super) fn run_ms(&self) -> u64 {
+        self.job.runs.iter().map(|run| run.to_millis().min(self.job.limit).0).sum()
+    }
+}
+
 impl Market {
     pub(super) fn new(providers: usize) -> Self {
         let all = SLOTS * u32::try_from(providers).unwrap();

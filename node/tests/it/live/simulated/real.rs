@@ -79,7 +79,7 @@ fn play(lab: &Lab, round: &[Wish]) -> Vec<Value> {
     let is_over = |job: &Value| ENDS.contains(&text(&job["state"]));
     let mut ids: Vec<String> = Vec::new();
     for wish in round {
-        if let Some((before, id)) = round.iter().zip(&ids).last() {
+        if let Some((before, id)) = round.iter().zip(&ids).next_back() {
             let all = before.job.runs.len();
             let runs = |job: &Value| attempts(job).get("running") == Some(&all);
             renter(lab, before).job_until(id, |job| runs(job) || is_over(job));
