@@ -69,6 +69,19 @@ fn a_planned_run_beyond_its_limit_is_stopped_there_and_paid_that_far() {
 }
 
 #[test]
+fn what_is_cancelled_runs_no_longer_and_is_paid_that_far() {
+    let mut job = PlannedJob::plain(0, Micros::millis(5_000), size(1), vec![Micros::millis(60_000); 4]);
+    job.cancel_at = Some(Micros::millis(10_000));
+    let report = run(1, &scenario(Plan { machines: vec![machine(4, 360_000)], jobs: vec![job] }));
+    assert!(report.holds(), "{report}");
+    let outcome = report.outcome.unwrap();
+    assert_eq!((outcome.jobs[0].end, outcome.leases[0].billed), (End::Cancelled, 4));
+    // Within the time of a few messages, not after a part of the second of grace.
+    let each = outcome.leases[0].run.0 / 4;
+    assert!((4_800..5_100).contains(&each), "{each} ms");
+}
+
+#[test]
 fn the_light_engine_comes_to_the_same_as_the_exact_one() {
     let jobs = (0..6).map(|number| {
         let runs = (1..=8).map(|task| Micros::millis(task * 700)).collect();
