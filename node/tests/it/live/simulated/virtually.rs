@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use souk_protocol::Ppm;
 use souk_sim::{Discovery, End, Engine, Latency, Micros, Plan, PlannedJob, Regions, Scenario, Workload};
 
 use super::{
@@ -37,7 +36,7 @@ pub(super) fn run(market: &Market, did: &Did) -> Came {
         renters: RENTERS,
         providers: machines.len(),
         workload: Workload::Plan(Arc::new(Plan { machines, jobs })),
-        latency: Latency::Regions(Arc::new(Regions { nat: Ppm::ZERO, ..Regions::single(LOOPBACK) })),
+        latency: Latency::Regions(Arc::new(Regions::single(LOOPBACK))),
         discovery: Discovery::Gossip,
         engine: Engine::Exact,
         params: did.params,
