@@ -23,7 +23,7 @@ use souk_protocol::{
 use souk_sandbox::{Pool, PoolConfig};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, info, trace, warn};
 
 use crate::{
     clock::{Clock, wall},
@@ -400,7 +400,10 @@ async fn pump(
         let Some(event) = event else { return };
         let told = match event {
             NetEvent::Frame { peer, bytes } => match Message::decode(&bytes) {
-                Ok(message) => market.event(Event::Message { from: peer, message }).await,
+                Ok(message) => {
+                    trace!(target: "souk_node::messages", peer = %peer.short(), bytes = bytes.len());
+                    market.event(Event::Message { from: peer, message }).await
+                }
                 Err(error) => {
                     warn!(peer = %peer.short(), %error, "a frame that is no message");
                     offers.net.strike(peer, 5);

@@ -24,6 +24,8 @@ use crate::{
 const FETCH_TRIES: u32 = 15;
 /// How long outputs are tried to be collected without progress: the network's `lease_grace`.
 const COLLECT_FOR: Micros = Micros::millis(60_000);
+/// Longest time that the end of a killed process takes.
+const KILLED: Micros = Micros::millis(20);
 /// How often a disk stalls, in millionths of its syncs, and for how long at most.
 const STALLS: (u32, Micros) = (3_000, Micros::millis(2_500));
 
@@ -264,7 +266,9 @@ impl World<'_> {
 
     fn stop_attempt(&mut self, index: NodeIndex, attempt: AttemptId, end: AttemptEnd, grace: Millis) {
         self.tell(|_| format!("{index} stops {attempt} as {end}"));
-        let (now, at) = (self.now, self.now + self.dice.span(Micros(100), Micros::from(grace)));
+        // As in a node, what its renter cancels is killed at once; the grace is for what others stop.
+        let longest = if end == AttemptEnd::Cancelled { KILLED } else { Micros::from(grace) };
+        let (now, at) = (self.now, self.now + self.dice.span(Micros(100), longest));
         let Some(alive) = self.nodes.get_mut(index).and_then(|node| node.alive.as_mut()) else { return };
         if let (AttemptEnd::Preempted, Some(ran)) = (end, alive.executor.ran(now, &attempt)) {
             self.report.preemptions += u64::from(self.ledger.preempted(now, &attempt, ran));

@@ -145,6 +145,22 @@ pub(crate) struct JobSum {
     pub(crate) spent: Credits,
 }
 
+/// What came of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeaseSum {
+    pub(crate) job: JobId,
+    pub(crate) provider: NodeId,
+    pub(crate) rate: Rate,
+    /// Attempts vouchered for.
+    pub(crate) billed: usize,
+    /// Their run time.
+    pub(crate) run: Millis,
+    /// Vouchered.
+    pub(crate) spent: Credits,
+    /// Whether both sides hold its receipt.
+    pub(crate) has_both: bool,
+}
+
 impl Ledger {
     /// No facts yet. `table` checks signatures.
     #[must_use]
@@ -567,6 +583,19 @@ impl Ledger {
     pub(crate) fn leases(&self) -> (usize, usize) {
         let count = |is: fn(&LeaseFacts) -> bool| self.leases.values().filter(|lease| is(lease)).count();
         (self.forgotten.agreed + count(LeaseFacts::is_agreed), self.forgotten.both + count(LeaseFacts::has_both))
+    }
+
+    /// Each lease that was agreed and is not forgotten.
+    pub(crate) fn lease_sums(&self) -> impl Iterator<Item = LeaseSum> {
+        self.leases.values().filter(|lease| lease.is_agreed()).map(|facts| LeaseSum {
+            job: facts.job,
+            provider: facts.provider_id,
+            rate: facts.rate,
+            billed: facts.billed.len(),
+            run: Millis(facts.billed.iter().map(|billed| billed.run.0).sum()),
+            spent: Credits(facts.vouchered()),
+            has_both: facts.has_both(),
+        })
     }
 
     /// All that renters have vouchered.

@@ -64,7 +64,7 @@ pub use invariant::Invariant;
 pub use keys::Table;
 pub use ledger::Violation;
 pub use library::{Entry, LIBRARY, find};
-pub use outcome::{End, JobOutcome, MachineOutcome, Moment, Outcome};
+pub use outcome::{End, JobOutcome, LeaseOutcome, MachineOutcome, Moment, Outcome};
 pub use page::html;
 pub use plan::{Conduct, Machine, Plan, PlannedJob};
 pub use random::MILLION;

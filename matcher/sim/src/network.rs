@@ -538,7 +538,7 @@ mod tests {
     }
 
     fn regional(nat: u32) -> Network<u32> {
-        let millis = |ms| souk_protocol::Millis(ms);
+        let millis = Micros::millis;
         let regions = Regions {
             codes: vec!["eu".to_owned(), "us".to_owned()],
             shares: vec![1, 1],

@@ -1,6 +1,6 @@
 //! What came of a plan under one policy: facts by job and by machine, from which all figures are computed.
 
-use souk_protocol::Credits;
+use souk_protocol::{Credits, Millis, Rate};
 
 use crate::time::Micros;
 
@@ -13,6 +13,9 @@ pub struct Outcome {
     pub jobs: Vec<JobOutcome>,
     /// By machine.
     pub machines: Vec<MachineOutcome>,
+    /// Leases that both sides agreed on. The light engine, which forgets them, lists none, and neither do policies that
+    /// know no leases.
+    pub leases: Vec<LeaseOutcome>,
     /// Messages that arrived. None where the policy needs no network.
     pub messages: u64,
     /// Awards sent.
@@ -69,6 +72,25 @@ pub struct MachineOutcome {
     pub busy: u64,
     /// The part of it whose result was paid for.
     pub useful: u64,
+}
+
+/// What came of one lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseOutcome {
+    /// Number of the job in the plan.
+    pub job: usize,
+    /// Number of the machine in the plan.
+    pub machine: usize,
+    /// Price of a slot.
+    pub rate: Rate,
+    /// Attempts owed for.
+    pub billed: u32,
+    /// Run time billed.
+    pub run: Millis,
+    /// What the renter owes for them.
+    pub paid: Credits,
+    /// Whether both sides signed its receipt.
+    pub receipt: bool,
 }
 
 /// The market at one moment.

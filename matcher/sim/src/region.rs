@@ -1,6 +1,6 @@
 //! Where nodes are and how long messages take between them.
 
-use souk_protocol::{Millis, Ppm};
+use souk_protocol::Ppm;
 
 use crate::{random::Dice, time::Micros};
 
@@ -12,7 +12,7 @@ pub struct Regions {
     /// How many parts of the nodes are in each.
     pub shares: Vec<u64>,
     /// Median one-way latency from each to each.
-    pub latency: Vec<Vec<Millis>>,
+    pub latency: Vec<Vec<Micros>>,
     /// The sigma of the distribution, in thousandths.
     pub spread: u32,
     /// Share of nodes that others cannot dial.
@@ -22,7 +22,7 @@ pub struct Regions {
 impl Regions {
     /// One region in which everybody can be dialled.
     #[must_use]
-    pub fn single(latency: Millis) -> Self {
+    pub fn single(latency: Micros) -> Self {
         Self {
             codes: vec!["one".to_owned()],
             shares: vec![1],
@@ -41,6 +41,6 @@ impl Regions {
     /// Median one-way latency.
     #[must_use]
     pub(crate) fn median(&self, from: usize, to: usize) -> Micros {
-        self.latency.get(from).and_then(|row| row.get(to)).copied().map_or(Micros::millis(50), Micros::from)
+        self.latency.get(from).and_then(|row| row.get(to)).copied().unwrap_or(Micros::millis(50))
     }
 }

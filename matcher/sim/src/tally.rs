@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use souk_matcher::JobState;
-use souk_protocol::{AttemptEnd, Millis};
+use souk_protocol::{AttemptEnd, Millis, NodeId};
 
 use crate::{
     executor::Ended,
-    ledger::JobSum,
+    ledger::{JobSum, LeaseSum},
     network::NodeIndex,
-    outcome::{End, JobOutcome, MachineOutcome, Moment, Outcome},
+    outcome::{End, JobOutcome, LeaseOutcome, MachineOutcome, Moment, Outcome},
     scenario::{Scenario, Workload},
     time::Micros,
     workload,
@@ -170,12 +170,24 @@ impl World<'_> {
                 job.cost = sum.spent;
             }
         }
+        let number_of = |provider: &NodeId| self.index(provider).and_then(|node| node.checked_sub(tally.first_machine));
         for ((_, provider), (_, earned)) in self.ledger.vouchered() {
-            let machine = self.index(&provider).and_then(|node| node.checked_sub(tally.first_machine));
-            if let Some(machine) = machine.and_then(|machine| tally.outcome.machines.get_mut(machine)) {
+            if let Some(machine) = number_of(&provider).and_then(|machine| tally.outcome.machines.get_mut(machine)) {
                 machine.income = machine.income.saturating_add(earned);
             }
         }
+        let lease = |lease: LeaseSum| {
+            Some(LeaseOutcome {
+                job: *self.numbers.get(&lease.job)?,
+                machine: number_of(&lease.provider)?,
+                rate: lease.rate,
+                billed: u32::try_from(lease.billed).unwrap_or(u32::MAX),
+                run: lease.run,
+                paid: lease.spent,
+                receipt: lease.has_both,
+            })
+        };
+        tally.outcome.leases = self.ledger.lease_sums().filter_map(lease).collect();
         tally.outcome.messages = self.report.messages;
         tally.outcome.awards = self.report.awards;
         tally.outcome.refused = self.report.refused;

@@ -356,7 +356,9 @@ pub(crate) fn fate(seed: u64, scenario: &Scenario, job: &JobId, number: Option<u
         Workload::Plan(plan) => {
             let planned = number.and_then(|number| plan.jobs.get(number));
             let run = planned.and_then(|job| job.runs.get(attempt.task as usize)).copied().unwrap_or_default();
-            Fate { fetch: PLANNED_FETCH, run, end: AttemptEnd::Done, leaves_outputs: true }
+            let in_time = planned.is_none_or(|job| run <= Micros::from(job.limit));
+            let end = if in_time { AttemptEnd::Done } else { AttemptEnd::TimedOut };
+            Fate { fetch: PLANNED_FETCH, run, end, leaves_outputs: true }
         }
     }
 }

@@ -14,4 +14,5 @@ mod module;
 mod newcomer;
 mod output;
 mod own;
+mod simulated;
 mod storm;

@@ -119,15 +119,15 @@ fn parts(r: &mut Reader, path: &str, items: usize) -> Vec<u64> {
 }
 
 fn regions(r: &mut Reader) -> Regions {
-    let default = Regions::single(Millis(20));
+    let default = Regions::single(Micros::millis(20));
     let codes = r.texts("network.regions").filter(|codes| !codes.is_empty()).unwrap_or(default.codes);
     let shares = parts(r, "network.shares", codes.len());
     let spread = r.thousandths("network.spread", 0..=3_000).unwrap_or(default.spread);
     let nat = share(r, "network.nat");
-    let mut latency = vec![vec![Millis(20); codes.len()]; codes.len()];
+    let mut latency = vec![vec![Micros::millis(20); codes.len()]; codes.len()];
     if let Some(rows) = r.rows("network.latency") {
-        let parsed: Vec<Vec<Millis>> =
-            rows.iter().map(|row| row.iter().filter_map(|text| text.parse().ok()).collect()).collect();
+        let time = |text: &String| text.parse::<Millis>().ok().map(Micros::from);
+        let parsed: Vec<Vec<Micros>> = rows.iter().map(|row| row.iter().filter_map(time).collect()).collect();
         let is_square = parsed.len() == codes.len() && parsed.iter().all(|row| row.len() == codes.len());
         if is_square {
             latency = parsed;

@@ -3,9 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
     path::Path,
     process::{Child, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -17,6 +18,8 @@ use crate::home::{Home, Run};
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// End states of jobs.
 pub(super) const ENDS: [&str; 4] = ["succeeded", "failed", "cancelled", "expired"];
+/// What a node logs messages under, a line each.
+const MESSAGES: &str = "souk_node::messages";
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -26,27 +29,44 @@ pub(super) struct Node {
     child: Option<Child>,
 }
 
-/// A renter and providers that know each other.
+/// Renters and providers that know each other.
 pub(super) struct Lab {
     pub(super) renter: Node,
+    /// More nodes that submit jobs, if there are any.
+    pub(super) others: Vec<Node>,
     pub(super) providers: Vec<Node>,
 }
 
+/// A port that is given to nobody else: a node binds it only later, when many others have looked for theirs. It counts up
+/// from a place of this process's own, below the ports that outgoing connections get.
 pub(super) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    const PORTS: (u64, u64) = (10_000, 20_000);
+    static GIVEN: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let place = u64::from(std::process::id()) * 7_919 + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(PORTS.0 + place % PORTS.1).unwrap();
+        let address = (Ipv4Addr::LOCALHOST, port);
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+            return port;
+        }
+    }
 }
 
 impl Node {
     /// A home with a role on free ports of loopback; all cores are for sale.
     fn new(role: &str) -> Self {
-        let (home, port, api) = (Home::new(), free_port(), free_port());
         // A renter that offers something does its own work itself.
         let offer = "[offer]\nreserve = { cpu = \"0\", memory = \"1GB\", disk = \"1GB\" }\n";
-        let offer = if role == "renter" { "" } else { offer };
+        Self::with(role, if role == "renter" { "" } else { offer })
+    }
+
+    /// The same with these sections of its file.
+    pub(super) fn with(role: &str, sections: &str) -> Self {
+        let (home, port, api) = (Home::new(), free_port(), free_port());
         let text = format!(
             "version = 1\n[node]\nname = \"{role}\"\nrole = \"{role}\"\nprofile = \"lan\"\n[network]\n\
              listen = [\"/ip4/127.0.0.1/udp/{port}/quic-v1\", \"/ip4/127.0.0.1/tcp/{port}\"]\n\
-             {offer}[api]\nlisten = \"127.0.0.1:{api}\"\n"
+             {sections}[api]\nlisten = \"127.0.0.1:{api}\"\n"
         );
         home.write("config/souk.toml", text);
         assert_eq!(home.run(&["init"]).code, Some(0));
@@ -57,6 +77,7 @@ impl Node {
     pub(super) fn up(&mut self) {
         let log = File::options().create(true).append(true).open(self.home.path("node.log")).unwrap();
         let mut command = self.home.command(&["up"]);
+        command.env("SOUK_LOG", format!("souk_node=info,{MESSAGES}=trace"));
         command.stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn().unwrap());
         let pid = self.pid();
@@ -123,6 +144,27 @@ impl Node {
         run.stdout.trim_end().to_owned()
     }
 
+    /// Exports a finished job's receipts, one of each of its leases, verifies them, and returns their summaries.
+    pub(super) fn receipts(&self, id: &str) -> Vec<Value> {
+        let folder = self.home.path("exported");
+        let args = ["job", "receipts", id, "--export", path(&folder), "--json"];
+        let whole = |value: &Value| {
+            value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["complete"] == true))
+        };
+        let receipts = self.until(&args, |run| run.code == Some(0) && whole(&run.json())).json();
+        for receipt in receipts.as_array().unwrap() {
+            let file = folder.join(format!("{}.receipt", text(&receipt["lease"])));
+            let verdict = self.json(&["attest", "verify", path(&file)]);
+            assert_eq!(verdict["ok"], true, "{verdict}");
+        }
+        receipts.as_array().unwrap().clone()
+    }
+
+    /// Messages of the market that have reached this node.
+    pub(super) fn heard(&self) -> usize {
+        self.home.read("node.log").lines().filter(|line| line.contains(MESSAGES)).count()
+    }
+
     /// Processes that this node has started.
     pub(super) fn children(&self) -> Vec<u32> {
         children(self.pid())
@@ -156,7 +198,11 @@ impl Lab {
 
     /// The same with another role of the node that submits jobs.
     pub(super) fn with_renter(providers: usize, role: &str, params: &[(&str, &str)]) -> Self {
-        let mut providers: Vec<Node> = (0..providers).map(|_| Node::new("provider")).collect();
+        Self::of((0..providers).map(|_| Node::new("provider")).collect(), vec![Node::new(role)], params)
+    }
+
+    /// A market of these nodes, which are not up yet; at least one provider and one renter.
+    pub(super) fn of(mut providers: Vec<Node>, mut renters: Vec<Node>, params: &[(&str, &str)]) -> Self {
         assert_eq!(providers[0].home.run(&["network", "new", "--name", "lab", "--open"]).code, Some(0));
         let mut text = providers[0].home.read("config/network.toml");
         for (from, to) in params {
@@ -164,15 +210,20 @@ impl Lab {
             text = text.replace(from, to);
         }
         let file = providers[0].home.write("config/network.toml", text);
-        let mut renter = Node::new(role);
         let join = |node: &Node| assert_eq!(node.home.run(&["network", "join", path(&file)]).code, Some(0));
-        providers.iter().skip(1).for_each(join);
-        join(&renter);
-        providers.iter_mut().for_each(Node::up);
-        renter.up();
+        providers.iter().skip(1).chain(&renters).for_each(join);
+        providers.iter_mut().chain(&mut renters).for_each(Node::up);
         let count = providers.len();
-        renter.until(&["offers", "--json"], |run| run.code == Some(0) && run.json()["matched"] == count);
-        Self { renter, providers }
+        for renter in &renters {
+            renter.until(&["offers", "--json"], |run| run.code == Some(0) && run.json()["matched"] == count);
+        }
+        let others = renters.split_off(1);
+        Self { renter: renters.remove(0), others, providers }
+    }
+
+    /// All nodes that submit jobs.
+    pub(super) fn renters(&self) -> impl Iterator<Item = &Node> {
+        [&self.renter].into_iter().chain(&self.others)
     }
 
     /// The provider of this id.
@@ -180,36 +231,26 @@ impl Lab {
         self.providers.iter_mut().find(|node| node.is_up() && node.json(&["status"])["node"] == id).unwrap()
     }
 
-    /// Exports a finished job's receipts, one of each of its leases, verifies them, and returns their summaries.
+    /// The receipts of a finished job of the first renter.
     pub(super) fn receipts(&self, id: &str) -> Vec<Value> {
-        let renter = &self.renter;
-        let folder = renter.home.path("exported");
-        let args = ["job", "receipts", id, "--export", path(&folder), "--json"];
-        let whole = |value: &Value| {
-            value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["complete"] == true))
-        };
-        let receipts = renter.until(&args, |run| run.code == Some(0) && whole(&run.json())).json();
-        for receipt in receipts.as_array().unwrap() {
-            let file = folder.join(format!("{}.receipt", text(&receipt["lease"])));
-            let verdict = renter.json(&["attest", "verify", path(&file)]);
-            assert_eq!(verdict["ok"], true, "{verdict}");
-        }
-        receipts.as_array().unwrap().clone()
+        self.renter.receipts(id)
     }
 
-    /// Asserts that the books of all sides are sound and say the same: the renter owes `cost`, the providers are owed it.
+    /// Asserts that the books of all sides are sound and say the same: the renters owe `cost`, the providers are owed it.
     pub(super) fn books_agree(&self, cost: &Value) {
-        assert_eq!(self.renter.json(&["wallet", "verify"])["ok"], true);
-        let spent = self.renter.json(&["wallet", "balance"]);
-        assert_eq!(spent["owed_by_us"], *cost, "{spent}");
-        let owed = || -> u64 {
-            let earned = |node: &Node| micro(&node.json(&["wallet", "balance"])["owed_to_us"]);
-            self.providers.iter().filter(|node| node.is_up()).map(earned).sum()
+        self.books_say(micro(cost));
+    }
+
+    /// The same of millionths of a credit.
+    pub(super) fn books_say(&self, cost: u64) {
+        let sum = |nodes: &mut dyn Iterator<Item = &Node>, side: &str| -> u64 {
+            nodes.map(|node| micro(&node.json(&["wallet", "balance"])[side])).sum()
         };
-        eventually("the providers' books say the same", || owed() == micro(cost));
-        for provider in self.providers.iter().filter(|node| node.is_up()) {
-            assert_eq!(provider.json(&["wallet", "verify"])["ok"], true);
-        }
+        assert!(self.renters().all(|node| node.json(&["wallet", "verify"])["ok"] == true));
+        assert_eq!(sum(&mut self.renters(), "owed_by_us"), cost);
+        let providers = || self.providers.iter().filter(|node| node.is_up());
+        eventually("the providers' books say the same", || sum(&mut providers(), "owed_to_us") == cost);
+        assert!(providers().all(|node| node.json(&["wallet", "verify"])["ok"] == true));
     }
 }
 

@@ -10,6 +10,7 @@ const HEAD: &str = r#"
     (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
     (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "args_sizes_get" (func $args_sizes_get (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
     (memory (export "memory") 4)
     (func $write (param $at i32) (param $len i32)
@@ -43,6 +44,19 @@ pub(super) fn busy(home: &Home, ms: u64) -> PathBuf {
         ms * 1_000_000
     );
     module(home, "busy.wasm", &body)
+}
+
+/// Sleeps for this long, says nothing and leaves the processor to others.
+pub(super) fn sleeps(home: &Home, name: &str, ms: u64) -> PathBuf {
+    // One subscription at 64: the monotonic clock, so long from now. The rest of it is zero.
+    let body = format!(
+        r#"(func (export "_start")
+            (i32.store (i32.const 80) (i32.const 1))
+            (i64.store (i32.const 88) (i64.const {}))
+            (if (call $poll (i32.const 64) (i32.const 128) (i32.const 1) (i32.const 192)) (then unreachable)))"#,
+        ms * 1_000_000
+    );
+    module(home, name, &body)
 }
 
 /// Says `begin` and computes for ever, without a single call.
