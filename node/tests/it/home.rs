@@ -2,8 +2,10 @@
 
 use std::{
     fs,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// A home that is gone when dropped.
@@ -72,6 +74,21 @@ impl Home {
 
     pub(crate) fn run(&self, args: &[&str]) -> Run {
         run(self.command(args))
+    }
+}
+
+/// A port that is given to nobody else: a node binds it only later, when many others have looked for theirs. It counts up
+/// from a place of this process's own, below the ports that outgoing connections get.
+pub(crate) fn free_port() -> u16 {
+    const PORTS: (u64, u64) = (10_000, 20_000);
+    static GIVEN: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let place = u64::from(std::process::id()) * 7_919 + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(PORTS.0 + place % PORTS.1).unwrap();
+        let address = (Ipv4Addr::LOCALHOST, port);
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
+            return port;
+        }
     }
 }
 

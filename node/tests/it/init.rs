@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::home::Home;
+use crate::home::{Home, free_port};
 
 #[test]
 fn init_writes_a_valid_file_and_a_private_key_and_says_where() {
@@ -125,8 +125,8 @@ fn a_bad_name_or_file_of_a_network_is_refused_and_nothing_is_written() {
     let run = home.run(&["network", "join", "/ip4/127.0.0.1/tcp/1/p2p/12D3"]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is no address to join by"), "{}", run.stderr);
-    // Nobody listens on this port: it was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Nobody listens on this port.
+    let port = free_port();
     let run = home.run(&["network", "join", &format!("/ip4/127.0.0.1/tcp/{port}"), "--json"]);
     assert_eq!(run.error()["exit"], 6, "{run:?}");
     let far = Home::new();

@@ -3,13 +3,12 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    net::TcpListener,
     path::Path,
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
-use crate::home::{Home, Run, run};
+use crate::home::{Home, Run, free_port, run};
 
 /// Longest wait for anything; a loaded machine needs some of it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,10 +50,6 @@ impl Drop for Up {
 fn signal(pid: u32, name: &str) {
     let done = std::process::Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap();
     assert!(done.success());
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A home on loopback with a role.

@@ -1,10 +1,10 @@
 //! Joining by the address of a node, and finding each other again.
 
 use super::{
-    lab::{Lab, attempts, eventually, free_port, path, tasks, text},
+    lab::{Lab, attempts, eventually, path, tasks, text},
     module,
 };
-use crate::home::Home;
+use crate::home::{Home, free_port};
 
 #[test]
 fn a_node_joins_by_the_address_of_any_other_node() {

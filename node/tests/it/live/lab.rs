@@ -3,16 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    net::{Ipv4Addr, TcpListener, UdpSocket},
     path::Path,
     process::{Child, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::home::{Home, Run};
+use crate::home::{Home, Run, free_port};
 
 /// Longest wait for anything; a loaded machine needs some of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
@@ -35,21 +33,6 @@ pub(super) struct Lab {
     /// More nodes that submit jobs, if there are any.
     pub(super) others: Vec<Node>,
     pub(super) providers: Vec<Node>,
-}
-
-/// A port that is given to nobody else: a node binds it only later, when many others have looked for theirs. It counts up
-/// from a place of this process's own, below the ports that outgoing connections get.
-pub(super) fn free_port() -> u16 {
-    const PORTS: (u64, u64) = (10_000, 20_000);
-    static GIVEN: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let place = u64::from(std::process::id()) * 7_919 + GIVEN.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(PORTS.0 + place % PORTS.1).unwrap();
-        let address = (Ipv4Addr::LOCALHOST, port);
-        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
-            return port;
-        }
-    }
 }
 
 impl Node {

@@ -1,6 +1,7 @@
 //! Two nodes on one home, two nodes on one port, and what a dead node leaves behind.
 
-use super::lab::{Lab, free_port};
+use super::lab::Lab;
+use crate::home::free_port;
 
 #[test]
 fn a_second_node_names_the_first_and_a_dead_one_is_no_obstacle() {
