@@ -316,6 +316,7 @@ async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits, busy: Busy) 
         memory_bytes: ceiling.memory_bytes,
         file_bytes: ceiling.output_bytes,
         deterministic: ceiling.deterministic,
+        component: module.is_component(),
         seed: *module.hash(),
         module_bytes: artifact.len() as u64,
     };

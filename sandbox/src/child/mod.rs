@@ -3,6 +3,7 @@
 
 mod capabilities;
 mod compiler;
+mod component;
 mod confine;
 mod engine;
 mod execute;
