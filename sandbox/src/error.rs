@@ -197,7 +197,7 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Compiling failed, by the module's fault or by ours.
+/// A module could not be made ready to run, by its own fault or by ours.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompileError {
     /// The module cannot be run.

@@ -64,7 +64,10 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     };
     let artifact = pipe.chunks(order.module_bytes)?;
     let program = if order.component {
-        Program::component(engine, &artifact)?
+        match Program::component(engine, &artifact)? {
+            Ok(program) => program,
+            Err(error) => return pipe.send(Kind::Refused, &error),
+        }
     } else {
         Program::module(engine, linker, &artifact)?
     };
@@ -93,9 +96,6 @@ fn linker(engine: &Engine) -> Result<Linker<Guest>, ChildError> {
 enum Program {
     Module(InstancePre<Guest>),
     Component(CommandPre<Guest>),
-    /// A component that imports a function of ours as something else, or whose `run` is none: only the linker knows
-    /// all the types, and it can tell only here, where code may be loaded. Every task ends with it.
-    Unlinkable(ModuleError),
 }
 
 impl Program {
@@ -109,16 +109,16 @@ impl Program {
     }
 
     /// The linker is made now and not ahead of a lease: runners that will hold a module, nearly all, do without.
-    fn component(engine: &Engine, artifact: &[u8]) -> Result<Self, ChildError> {
+    /// Only it knows the types of what is offered: a component that imports something as what it is not, or whose
+    /// `run` is none, is refused here.
+    fn component(engine: &Engine, artifact: &[u8]) -> Result<Result<Self, ModuleError>, ChildError> {
         let component = syscalls::load_component(engine, artifact)
             .map_err(|error| ChildError::Other(format!("cannot load the component: {error:#}")))?;
         let linker =
             wasi::component_linker(engine).map_err(|error| ChildError::Other(format!("no linker: {error:#}")))?;
         let linked = linker.instantiate_pre(&component).and_then(CommandPre::new);
-        Ok(linked.map_or_else(
-            |error| Program::Unlinkable(ModuleError::Unlinkable { reason: cut(&format!("{error:#}")) }),
-            Program::Component,
-        ))
+        let unlinkable = |error| ModuleError::Unlinkable { reason: cut(&format!("{error:#}")) };
+        Ok(linked.map(Program::Component).map_err(unlinkable))
     }
 }
 
@@ -189,7 +189,6 @@ impl Runner {
         let module = match &self.program {
             Program::Module(linked) => linked.module(),
             Program::Component(_) => return component_entry(&order.entry),
-            Program::Unlinkable(error) => return Err(error.clone()),
         };
         match module.get_export(&order.entry) {
             Some(ExternType::Func(ty)) if ty.params().len() == 0 && ty.results().len() == 0 => Ok(()),
@@ -207,7 +206,7 @@ impl Runner {
             Program::Component(_) => COMPONENT_HOSTCALL_BYTES,
             // What one host call may copy out of the guest: as much as the guest has, so that a large write is one
             // write; what the host must copy on top is bound by RLIMIT_DATA.
-            _ => usize::try_from(order.memory_bytes).unwrap_or(usize::MAX),
+            Program::Module(_) => usize::try_from(order.memory_bytes).unwrap_or(usize::MAX),
         });
         let start_fuel = self.seed.map(|_| u64::MAX);
         let result = self.runtime.block_on(async {
@@ -217,7 +216,6 @@ impl Runner {
             match &self.program {
                 Program::Module(linked) => call_module(linked, &mut store, &order.entry).await,
                 Program::Component(linked) => call_component(linked, &mut store).await,
-                Program::Unlinkable(error) => Err(error.clone().into()),
             }
         });
         let fuel = start_fuel.and_then(|start| Some(start - store.get_fuel().ok()?));

@@ -78,6 +78,12 @@ pub(crate) fn component(module: &[u8]) -> Vec<u8> {
     adapted.validate(true).encode().expect("a command")
 }
 
+/// A guest and the same as a component.
+pub(crate) fn both(module: Vec<u8>) -> [Vec<u8>; 2] {
+    let component = component(&module);
+    [module, component]
+}
+
 /// A component written as text.
 pub(crate) fn component_text(text: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {text})")).expect("the test's own text")
