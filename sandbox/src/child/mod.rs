@@ -7,6 +7,7 @@ mod component;
 mod confine;
 mod engine;
 mod execute;
+mod files;
 mod namespaces;
 mod pipe;
 mod prescan;

@@ -26,7 +26,7 @@ use wasmtime_wasi::{
 
 use super::{
     confine::View,
-    pipe,
+    files, pipe,
     prescan::{Offered, host_signature},
 };
 use crate::{
@@ -89,6 +89,7 @@ pub(crate) fn component_linker(engine: &wasmtime::Engine) -> wasmtime::Result<co
     cli::terminal_stderr::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
     filesystem::preopens::add_to_linker::<Guest, WasiFilesystem>(to, Guest::filesystem)?;
     filesystem::types::add_to_linker::<Guest, WasiFilesystem>(to, Guest::filesystem)?;
+    files::add_to_linker(to)?;
     random::insecure::add_to_linker::<Guest, WasiRandom>(to, Guest::random)?;
     random::insecure_seed::add_to_linker::<Guest, WasiRandom>(to, Guest::random)?;
     let options = sockets::network::LinkOptions::default();
