@@ -228,6 +228,129 @@ async fn what_a_host_call_hands_over_is_bounded() {
     bench.is_well().await;
 }
 
+/// Opens /out/file, writes and reads it by streams without waiting, and fails unless it reads what it wrote.
+const STREAMS: &str = r#"
+    (import "wasi:io/error@0.2.0" (instance $error (export "error" (type (sub resource)))))
+    (alias export $error "error" (type $failure))
+    (import "wasi:io/streams@0.2.0" (instance $streams
+        (export "input-stream" (type $in (sub resource)))
+        (export "output-stream" (type $out (sub resource)))
+        (alias outer 1 $failure (type $e))
+        (export "error" (type $error (eq $e)))
+        (type $variant (variant (case "last-operation-failed" (own $error)) (case "closed")))
+        (export "stream-error" (type $stream-error (eq $variant)))
+        (export "[method]output-stream.check-write"
+            (func (param "self" (borrow $out)) (result (result u64 (error $stream-error)))))
+        (export "[method]output-stream.write"
+            (func (param "self" (borrow $out)) (param "contents" (list u8)) (result (result (error $stream-error)))))
+        (export "[method]input-stream.read"
+            (func (param "self" (borrow $in)) (param "len" u64) (result (result (list u8) (error $stream-error)))))))
+    (alias export $streams "input-stream" (type $input))
+    (alias export $streams "output-stream" (type $output))
+    (import "wasi:filesystem/types@0.2.0" (instance $files
+        (export "descriptor" (type $d (sub resource)))
+        (alias outer 1 $input (type $i))
+        (export "input-stream" (type $in (eq $i)))
+        (alias outer 1 $output (type $o))
+        (export "output-stream" (type $out (eq $o)))
+        (type $enum (enum "access" "would-block" "already" "bad-descriptor" "busy" "deadlock" "quota" "exist"
+            "file-too-large" "illegal-byte-sequence" "in-progress" "interrupted" "invalid" "io" "is-directory" "loop"
+            "too-many-links" "message-size" "name-too-long" "no-device" "no-entry" "no-lock" "insufficient-memory"
+            "insufficient-space" "not-directory" "not-empty" "not-recoverable" "unsupported" "no-tty" "no-such-device"
+            "overflow" "not-permitted" "pipe" "read-only" "invalid-seek" "text-file-busy" "cross-device"))
+        (export "error-code" (type $code (eq $enum)))
+        (type $pf (flags "symlink-follow"))
+        (export "path-flags" (type $path-flags (eq $pf)))
+        (type $of (flags "create" "directory" "exclusive" "truncate"))
+        (export "open-flags" (type $open-flags (eq $of)))
+        (type $df (flags "read" "write" "file-integrity-sync" "data-integrity-sync" "requested-write-sync"
+            "mutate-directory"))
+        (export "descriptor-flags" (type $descriptor-flags (eq $df)))
+        (export "[method]descriptor.open-at" (func (param "self" (borrow $d)) (param "path-flags" $path-flags)
+            (param "path" string) (param "open-flags" $open-flags) (param "flags" $descriptor-flags)
+            (result (result (own $d) (error $code)))))
+        (export "[method]descriptor.write-via-stream"
+            (func (param "self" (borrow $d)) (param "offset" u64) (result (result (own $out) (error $code)))))
+        (export "[method]descriptor.read-via-stream"
+            (func (param "self" (borrow $d)) (param "offset" u64) (result (result (own $in) (error $code)))))))
+    (alias export $files "descriptor" (type $descriptor))
+    (import "wasi:filesystem/preopens@0.2.0" (instance $preopens
+        (alias outer 1 $descriptor (type $d))
+        (export "descriptor" (type $descriptor (eq $d)))
+        (export "get-directories" (func (result (list (tuple (own $descriptor) string)))))))
+    (core module $libc (memory (export "memory") 2)
+        (global $next (mut i32) (i32.const 4096))
+        (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+            (global.get $next)
+            (global.set $next (i32.add (global.get $next) (i32.and (i32.add (local.get 3) (i32.const 15)) (i32.const -16))))))
+    (core instance $libc (instantiate $libc))
+    (alias core export $libc "memory" (core memory $memory))
+    (alias core export $libc "realloc" (core func $realloc))
+    (core func $directories (canon lower (func $preopens "get-directories") (memory $memory) (realloc $realloc)))
+    (core func $open (canon lower (func $files "[method]descriptor.open-at") (memory $memory)))
+    (core func $writer (canon lower (func $files "[method]descriptor.write-via-stream") (memory $memory)))
+    (core func $reader (canon lower (func $files "[method]descriptor.read-via-stream") (memory $memory)))
+    (core func $room (canon lower (func $streams "[method]output-stream.check-write") (memory $memory)))
+    (core func $write (canon lower (func $streams "[method]output-stream.write") (memory $memory)))
+    (core func $read (canon lower (func $streams "[method]input-stream.read") (memory $memory) (realloc $realloc)))"#;
+
+#[tokio::test]
+async fn files_are_written_and_read_by_streams_that_do_not_wait() {
+    let bench = Bench::new();
+    // Each answer lies at 16: whether it is an error, then, from 20 or 24 on, what it is.
+    let wasm = command(
+        STREAMS,
+        r#"(import "libc" "memory" (memory 1))
+        (import "host" "directories" (func $directories (param i32)))
+        (import "host" "open" (func $open (param i32 i32 i32 i32 i32 i32 i32)))
+        (import "host" "writer" (func $writer (param i32 i64 i32)))
+        (import "host" "reader" (func $reader (param i32 i64 i32)))
+        (import "host" "room" (func $room (param i32 i32)))
+        (import "host" "write" (func $write (param i32 i32 i32 i32)))
+        (import "host" "read" (func $read (param i32 i64 i32)))
+        (data (i32.const 128) "file") (data (i32.const 256) "one two three")
+        (func $good (if (i32.load8_u (i32.const 16)) (then unreachable)))"#,
+        r#"(local $file i32) (local $stream i32)
+        (call $directories (i32.const 16))
+        ;; The second is /out; 9 is create and truncate, 3 read and write.
+        (call $open (i32.load offset=12 (i32.load (i32.const 16))) (i32.const 0) (i32.const 128) (i32.const 4)
+            (i32.const 9) (i32.const 3) (i32.const 16))
+        (call $good)
+        (local.set $file (i32.load (i32.const 20)))
+        (call $writer (local.get $file) (i64.const 0) (i32.const 16))
+        (call $good)
+        (local.set $stream (i32.load (i32.const 20)))
+        (call $write (local.get $stream) (i32.const 256) (i32.const 4) (i32.const 16))
+        (call $good)
+        (call $room (local.get $stream) (i32.const 16))
+        (call $good)
+        (if (i64.lt_u (i64.load (i32.const 24)) (i64.const 9)) (then unreachable))
+        (call $write (local.get $stream) (i32.const 260) (i32.const 9) (i32.const 16))
+        (call $good)
+        (call $reader (local.get $file) (i64.const 4) (i32.const 16))
+        (call $good)
+        (call $read (i32.load (i32.const 20)) (i64.const 100) (i32.const 16))
+        (call $good)
+        ;; "two three" is 9 bytes that begin with 0x206f7774.
+        (i32.or
+            (i32.ne (i32.load (i32.const 24)) (i32.const 9))
+            (i32.ne (i32.load (i32.load (i32.const 20))) (i32.const 0x206f7774)))"#,
+        r#"(with "libc" (instance $libc)) (with "host" (instance
+            (export "directories" (func $directories)) (export "open" (func $open)) (export "writer" (func $writer))
+            (export "reader" (func $reader)) (export "room" (func $room)) (export "write" (func $write))
+            (export "read" (func $read))))"#,
+    );
+    let task = bench.task();
+    let seen = bench.run_task(&wasm, &task, &short()).await;
+    assert_eq!(seen.ended.end, End::Exited { code: 0 });
+    assert_eq!(std::fs::read(bench.folders.output(&task.attempt).join("file")).unwrap(), b"one two three");
+    // A file that reaches the limit ends the run whichever way it is written.
+    let limits = Limits { output_bytes: 8, ..short() };
+    let end = bench.run(&wasm, &limits).await.ended.end;
+    assert!(matches!(end, End::OutputLimit { .. } | End::Trapped { .. }), "{end:?}");
+    bench.is_well().await;
+}
+
 #[tokio::test]
 async fn imports_that_are_not_offered_are_refused_by_name_before_anything_runs() {
     let bench = Bench::new();
