@@ -12,7 +12,7 @@ use std::{
 use crate::{child::Facts, limits::MAX_ARTIFACT_BYTES};
 
 /// Starts each file; the number changes with the layout.
-const MAGIC: &[u8; 16] = b"souk module v1\n\0";
+const MAGIC: &[u8; 16] = b"souk module v2\n\0";
 /// Files end in this.
 const EXTENSION: &str = "souk-module";
 /// The longest facts: 4,096 exports with names of 256 bytes and signatures as long.
@@ -34,7 +34,8 @@ pub(crate) struct Entry {
     pub(crate) artifact: Vec<u8>,
 }
 
-/// What a compiled module is found by: its source, the engine it is for, the mode.
+/// What a compiled module is found by: its source, the engine it is for, the mode. Whether it is a module or a
+/// component stands in the source's first bytes, so its hash tells one from the other.
 pub(crate) fn cache_key(module: &[u8; 32], engine: &str, deterministic: bool) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("souk 2026-11 compiled module cache key");
     hasher.update(module);

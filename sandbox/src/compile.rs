@@ -27,7 +27,7 @@ pub enum ModuleSource {
     Path(PathBuf),
 }
 
-/// A compiled module. Cheap to clone.
+/// A compiled module or component. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Compiled(Arc<Inner>);
 
@@ -63,6 +63,11 @@ impl Compiled {
         self.0.deterministic
     }
 
+    /// Whether it is a component, started by its `wasi:cli/run`, and not a module.
+    pub fn is_component(&self) -> bool {
+        self.0.facts.component
+    }
+
     /// Bytes of memory the module starts with.
     pub fn memory_bytes(&self) -> u64 {
         self.0.facts.memory_bytes
@@ -71,7 +76,8 @@ impl Compiled {
     /// Whether a task with this entry can start within these limits: what can be told without running it.
     ///
     /// # Errors
-    /// [`ModuleError`] for a missing entry, one of another type, or a memory that starts over the limit.
+    /// [`ModuleError`] for a missing entry, one of another type, any entry but `_start` of a component, or a
+    /// memory that starts over the limit.
     pub fn check(&self, entry: &str, limits: &Limits) -> Result<(), ModuleError> {
         self.0.facts.check(entry, limits.memory_bytes)
     }
@@ -137,8 +143,14 @@ impl Pool {
             SandboxError::Child { role: "compiler", doing: DOING, reason: error.to_string() }
         })?;
         let mut process = self.compiler().await?;
-        let order =
-            Confine { memory_bytes: 0, file_bytes: 0, deterministic, seed: *hash, module_bytes: bytes.len() as u64 };
+        let order = Confine {
+            memory_bytes: 0,
+            file_bytes: 0,
+            deterministic,
+            component: false,
+            seed: *hash,
+            module_bytes: bytes.len() as u64,
+        };
         process.send(Kind::Confine, &order, DOING).await?;
         process.send_chunks(bytes, DOING).await?;
         let Ok(result) = timeout(COMPILE_WALL, receive(&mut process)).await else {

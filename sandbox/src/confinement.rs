@@ -73,8 +73,14 @@ async fn probe(
 ) -> Result<Confinement, SandboxError> {
     const DOING: &str = "testing the confinement";
     let (mut process, _) = Process::start(program, args, Role::Probe, namespaces, folders.root()).await?;
-    let order =
-        Confine { memory_bytes: 1 << 20, file_bytes: 1 << 20, deterministic: false, seed: [0; 32], module_bytes: 0 };
+    let order = Confine {
+        memory_bytes: 1 << 20,
+        file_bytes: 1 << 20,
+        deterministic: false,
+        component: false,
+        seed: [0; 32],
+        module_bytes: 0,
+    };
     process.send(Kind::Confine, &order, DOING).await?;
     let confinement = process.expect(Kind::Probed, DOING).await?;
     // Its last act is to ask for a socket.

@@ -80,9 +80,27 @@ pub enum ModuleError {
     /// Machine code. It is never accepted, from nobody.
     #[error("a precompiled module (.cwasm) is machine code and is never accepted; send the .wasm")]
     Precompiled,
-    /// A component, where a module is run.
-    #[error("a component, where a module for WASI preview 1 is needed; build for wasm32-wasip1")]
-    Component,
+    /// A component with a chosen entry: it has none to choose.
+    #[error(
+        "runtime.entry is {entry:?}, but a component is started by its wasi:cli/run and by nothing else; leave \
+         runtime.entry out"
+    )]
+    ComponentEntry {
+        /// The entry asked for.
+        entry: String,
+    },
+    /// A component that is no command.
+    #[error("the component exports no wasi:cli/run@0.2, so it is no command; it has: {}", list(has))]
+    NotCommand {
+        /// What it does export, the first 20.
+        has: Vec<String>,
+    },
+    /// A component that uses an interface in another way than it is defined.
+    #[error("the component does not fit WASI preview 2: {reason}")]
+    Unlinkable {
+        /// What the linker said.
+        reason: String,
+    },
     /// The file is too large to look at.
     #[error("the module has {bytes} bytes, the limit is {limit}")]
     TooLarge {
@@ -131,10 +149,10 @@ pub enum ModuleError {
         /// [`MAX_TABLE_ELEMENTS`](crate::MAX_TABLE_ELEMENTS).
         limit: u64,
     },
-    /// Imports that WASI preview 1 does not have.
+    /// Imports that WASI does not have as it is offered here.
     #[error("the module imports what is not offered: {}", names.join(", "))]
     MissingImports {
-        /// Each as `module.name (kind or signature)`.
+        /// Each as `module.name (kind or signature)`; of a component as `package:name/interface@version (kind)`.
         names: Vec<String>,
     },
     /// The entry is not exported.
@@ -179,7 +197,7 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Compiling failed, by the module's fault or by ours.
+/// A module could not be made ready to run, by its own fault or by ours.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompileError {
     /// The module cannot be run.

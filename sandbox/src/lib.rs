@@ -1,9 +1,10 @@
 //! Running a stranger's work.
 //!
-//! A provider runs WASI preview 1 commands of people it has never met. Each slot has a *runner*: a child process
-//! of the node's own program in a hidden mode, confined by landlock, a system-call filter, resource limits and,
-//! where the system allows them, namespaces of its own. It holds one module and a folder made for it, runs one task at
-//! a time, and is reused for tasks of one lease only.
+//! A provider runs WASI commands of people it has never met: modules for preview 1, components for preview 2 (both
+//! are called modules where it makes no difference). Each slot has a *runner*: a child process of the node's own
+//! program in a hidden mode, confined by landlock, a system-call filter, resource limits and, where the system allows
+//! them, namespaces of its own. It holds one module and a folder made for it, runs one task at a time, and is reused
+//! for tasks of one lease only.
 //!
 //! ```text
 //! node                                     child (`souk runner`)

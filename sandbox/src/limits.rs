@@ -14,6 +14,15 @@ pub const MAX_MEMORY_BYTES: u64 = 4 << 30;
 pub const MAX_TABLE_ELEMENTS: u64 = 200_000;
 /// Tables of one module: the linker makes one, reference types may add a few.
 pub(crate) const MAX_TABLES: u64 = 4;
+/// Tables of one component: its modules' own, and one through which they call each other.
+pub(crate) const MAX_COMPONENT_TABLES: u64 = 8;
+/// Modules and components in one component. One that a compiler made has some four; one composed of others has as
+/// many for each.
+pub(crate) const MAX_PARTS: usize = 100;
+/// How deep they may be nested, the whole counted.
+pub(crate) const MAX_DEPTH: usize = 8;
+/// Instances that a component makes of its modules.
+pub(crate) const MAX_COMPONENT_INSTANCES: usize = 100;
 /// Bytes of arguments and environment of one task together, names included: what Linux allows a program is about
 /// this much in one string, and the guest's copy counts against its memory anyway.
 pub const MAX_ARGUMENT_BYTES: usize = 256 * 1024;

@@ -20,9 +20,9 @@ use crate::{
     cache::Cache,
     compile::Compiled,
     confinement::{self, Confinement},
-    error::SandboxError,
+    error::{CompileError, ModuleError, SandboxError},
     limits::{Folders, Limits},
-    process::Process,
+    process::{Death, Process, SETUP_LIMIT, Silence},
     runner::{Ready, Runner},
     wire::{Confine, Kind, Role},
 };
@@ -165,17 +165,19 @@ impl Pool {
     /// Cancel safe: a runner that is not handed out is killed.
     ///
     /// # Errors
-    /// [`SandboxError`] when the limits make no sense, the module is compiled for another mode, or no runner can
-    /// be started and confined. Nothing is ever run in a lesser confinement.
-    pub async fn take(&self, module: &Compiled, ceiling: &Limits) -> Result<Runner, SandboxError> {
+    /// `Sandbox` when the limits make no sense, the module is compiled for another mode, or no runner can be started
+    /// and confined: nothing is ever run in a lesser confinement. `Module` for a component that cannot be linked.
+    pub async fn take(&self, module: &Compiled, ceiling: &Limits) -> Result<Runner, CompileError> {
         ceiling.check()?;
         if module.deterministic() != ceiling.deterministic {
-            return Err(SandboxError::Mode { compiled: module.deterministic(), asked: ceiling.deterministic });
+            let mode = SandboxError::Mode { compiled: module.deterministic(), asked: ceiling.deterministic };
+            return Err(mode.into());
         }
         // Whatever happened to an idle one in the meantime does not count; a fresh one's failure does.
         while let Some(ready) = self.next_idle() {
-            if let Ok(runner) = arm(ready, module, ceiling, self.replenish()).await {
-                return Ok(runner);
+            match arm(ready, module, ceiling, self.replenish()).await {
+                Err(CompileError::Sandbox(_)) => {}
+                settled => return settled,
             }
         }
         let ready = self.start().await?;
@@ -310,18 +312,45 @@ pub(crate) struct Busy {
     _over: oneshot::Sender<Infallible>,
 }
 
-async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits, busy: Busy) -> Result<Runner, SandboxError> {
+async fn arm(mut ready: Ready, module: &Compiled, ceiling: &Limits, busy: Busy) -> Result<Runner, CompileError> {
     let artifact = module.artifact();
     let order = Confine {
         memory_bytes: ceiling.memory_bytes,
         file_bytes: ceiling.output_bytes,
         deterministic: ceiling.deterministic,
+        component: module.is_component(),
         seed: *module.hash(),
         module_bytes: artifact.len() as u64,
     };
     let process = &mut ready.process;
     process.send(Kind::Confine, &order, ARMING).await?;
     process.send_chunks(artifact, ARMING).await?;
-    process.expect::<()>(Kind::Ready, ARMING).await?;
+    if module.is_component() {
+        linked(process).await?;
+    } else {
+        process.expect::<()>(Kind::Ready, ARMING).await?;
+    }
     Ok(Runner::new(ready, module.clone(), ceiling.clone(), busy))
+}
+
+/// Waits for a runner to load and link a component. What its instances take, and whether it uses each interface as
+/// it is defined, comes out only here; neither is this side's fault.
+async fn linked(process: &mut Process) -> Result<(), CompileError> {
+    let frame = match timeout(SETUP_LIMIT, process.next()).await {
+        Ok(Ok(frame)) => frame,
+        Ok(Err(Silence::Ended)) => {
+            return Err(match process.death().await {
+                Death::Signal(libc::SIGABRT) => {
+                    ModuleError::CompileLimit { what: "the memory its instances take".to_owned() }.into()
+                }
+                death => process.fault(ARMING, death.to_string()).into(),
+            });
+        }
+        Ok(Err(Silence::Nonsense(reason))) => return Err(process.fault(ARMING, reason).into()),
+        Err(_) => return Err(ModuleError::CompileLimit { what: format!("{} s to link", SETUP_LIMIT.as_secs()) }.into()),
+    };
+    if frame.kind == Kind::Refused {
+        return Err(process.parse::<ModuleError>(&frame, Kind::Refused, ARMING)?.into());
+    }
+    Ok(process.parse(&frame, Kind::Ready, ARMING)?)
 }

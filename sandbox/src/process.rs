@@ -31,7 +31,7 @@ use crate::{
 
 /// How long a child may take for a step of its set-up: 3 ms on a quiet machine, thousands of times that on one
 /// that swaps. Beyond it the child is broken.
-const SETUP_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const SETUP_LIMIT: Duration = Duration::from_secs(20);
 
 /// How a child ended, as the kernel tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

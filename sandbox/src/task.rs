@@ -11,7 +11,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// The exported function, of type `() -> ()`. `_start` by default; for any other, an exported `_initialize`
-    /// is called first.
+    /// is called first. A component is run by its `wasi:cli/run`: with `_start` and nothing else.
     pub entry: String,
     /// `argv[0]`: the module's name.
     pub argv0: String,

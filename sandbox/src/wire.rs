@@ -157,6 +157,8 @@ pub(crate) struct Confine {
     /// The largest file that can be written.
     pub(crate) file_bytes: u64,
     pub(crate) deterministic: bool,
+    /// Whether the machine code that follows is a component's. A compiler sees for itself what its source is.
+    pub(crate) component: bool,
     /// The BLAKE3 of the module's source: what a deterministic run's clocks and random numbers start from.
     pub(crate) seed: [u8; 32],
     /// Bytes of the module in the [`Kind::Chunk`] frames that follow.

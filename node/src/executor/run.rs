@@ -82,6 +82,15 @@ impl Failed {
     }
 }
 
+impl From<CompileError> for Failed {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::Module(error) => Self::input(error),
+            CompileError::Sandbox(error) => Self::ours(error),
+        }
+    }
+}
+
 /// Says that an attempt failed by this provider's fault before anything was set up for it.
 pub(super) fn refuse(tools: &Tools, attempt: AttemptId, reason: &str) {
     let outcome = failed(Failed::ours(reason), wall());
@@ -186,10 +195,7 @@ impl Attempt {
         let source = ModuleSource::Path(module.path());
         let compiling = self.tools.pool.compile(&source, &self.work.module.0, false);
         let compiled = tokio::select! {
-            compiled = compiling => compiled.map_err(|error| match error {
-                CompileError::Module(error) => Failed::input(error),
-                CompileError::Sandbox(error) => Failed::ours(error),
-            })?,
+            compiled = compiling => compiled?,
             _ = stopped(self.stop.clone()) => return Err(Failed::ours("stopped")),
         };
         compiled.check(&self.work.entry, &self.limits()).map_err(Failed::input)?;
@@ -209,7 +215,7 @@ impl Attempt {
     async fn runner(&self, compiled: &Compiled, task: &Task, inputs: Vec<(String, Pin)>) -> Result<Runner, Failed> {
         let runner = match self.room.take(compiled.hash()) {
             Some(runner) => runner,
-            None => self.tools.pool.take(compiled, &self.limits()).await.map_err(Failed::ours)?,
+            None => self.tools.pool.take(compiled, &self.limits()).await?,
         };
         let (folders, task) = (runner.folders().clone(), task.clone());
         blocking(move || {

@@ -51,11 +51,11 @@ pub struct RuntimeSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Program {
-    /// A WASI command.
+    /// A WASI command: a module for preview 1 or a component for preview 2.
     Wasm {
         /// The module, relative to the job file.
         path: String,
-        /// The export that is called.
+        /// The export that is called; a component has none to choose.
         entry: String,
     },
     /// A container image.

@@ -32,7 +32,9 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     )?;
     let module = pipe.chunks(order.module_bytes)?;
     let compiled = prescan::scan(&module, &offered).and_then(|facts| {
-        let artifact = engine.precompile_module(&module).map_err(|error| {
+        let artifact =
+            if facts.component { engine.precompile_component(&module) } else { engine.precompile_module(&module) };
+        let artifact = artifact.map_err(|error| {
             let reason: String = format!("{error:#}").chars().take(500).collect();
             ModuleError::Invalid { reason }
         })?;

@@ -1,18 +1,19 @@
-//! The runner process: holds one module and one folder, runs one task of one lease after another.
+//! The runner process: holds one module or component and one folder, runs one task of one lease after another.
 
 use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use wasmtime::{ExternType, InstancePre, Module, Store, Trap, WasmBacktrace};
+use wasmtime::{Engine, ExternType, InstancePre, Linker, Store, Trap, WasmBacktrace};
+use wasmtime_wasi::{I32Exit, p2::bindings::CommandPre};
 
 use super::{
     ChildError, confine,
     confine::View,
     engine,
     pipe::Pipe,
-    prescan::host_signature,
+    prescan::{DEFAULT_ENTRY, component_entry, host_signature},
     seccomp::Filters,
     syscalls,
     wasi::{self, Exit, Guest, Meters},
@@ -26,6 +27,9 @@ use crate::{
 const REASON_CHARS: usize = 1_000;
 /// Functions named in the reason of a trap, innermost first.
 const FRAMES: usize = 8;
+/// What one host call may copy out of a component, which hands over lists and strings whole. Nothing that WASI
+/// offers takes more at once than a stream does, 64 KiB.
+const COMPONENT_HOSTCALL_BYTES: usize = 8 << 20;
 
 pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     // Ready to go before a lease comes: engines, linkers and the runtime cost more than the rest.
@@ -59,17 +63,20 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
         return Err(ChildError::Other("no such mode".to_owned()));
     };
     let artifact = pipe.chunks(order.module_bytes)?;
-    let module = syscalls::load(engine, &artifact)
-        .map_err(|error| ChildError::Other(format!("cannot load the module: {error:#}")))?;
+    let program = if order.component {
+        match Program::component(engine, &artifact)? {
+            Ok(program) => program,
+            Err(error) => return pipe.send(Kind::Refused, &error),
+        }
+    } else {
+        Program::module(engine, linker, &artifact)?
+    };
     let seed = order.deterministic.then_some(order.seed);
     drop(artifact);
-    let linked = linker
-        .instantiate_pre(&module)
-        .map_err(|error| ChildError::Other(format!("cannot link the module: {error:#}")))?;
     filters.second()?;
     pipe.send(Kind::Ready, &())?;
 
-    let runner = Runner { module, linked, view, seed, runtime };
+    let runner = Runner { engine: engine.clone(), program, view, seed, runtime };
     loop {
         let order: Order = pipe.expect(Kind::Order)?;
         let done = runner.run(&order);
@@ -81,13 +88,43 @@ pub(crate) fn serve(pipe: &mut Pipe, start: &Start) -> Result<(), ChildError> {
     }
 }
 
-fn linker(engine: &wasmtime::Engine) -> Result<wasmtime::Linker<Guest>, ChildError> {
+fn linker(engine: &Engine) -> Result<Linker<Guest>, ChildError> {
     wasi::linker(engine).map_err(|error| ChildError::Other(format!("no linker: {error:#}")))
 }
 
+/// What is run, linked.
+enum Program {
+    Module(InstancePre<Guest>),
+    Component(CommandPre<Guest>),
+}
+
+impl Program {
+    fn module(engine: &Engine, linker: &Linker<Guest>, artifact: &[u8]) -> Result<Self, ChildError> {
+        let module = syscalls::load(engine, artifact)
+            .map_err(|error| ChildError::Other(format!("cannot load the module: {error:#}")))?;
+        let linked = linker
+            .instantiate_pre(&module)
+            .map_err(|error| ChildError::Other(format!("cannot link the module: {error:#}")))?;
+        Ok(Program::Module(linked))
+    }
+
+    /// The linker is made now and not ahead of a lease: runners that will hold a module, nearly all, do without.
+    /// Only it knows the types of what is offered: a component that imports something as what it is not, or whose
+    /// `run` is none, is refused here.
+    fn component(engine: &Engine, artifact: &[u8]) -> Result<Result<Self, ModuleError>, ChildError> {
+        let component = syscalls::load_component(engine, artifact)
+            .map_err(|error| ChildError::Other(format!("cannot load the component: {error:#}")))?;
+        let linker =
+            wasi::component_linker(engine).map_err(|error| ChildError::Other(format!("no linker: {error:#}")))?;
+        let linked = linker.instantiate_pre(&component).and_then(CommandPre::new);
+        let unlinkable = |error| ModuleError::Unlinkable { reason: cut(&format!("{error:#}")) };
+        Ok(linked.map(Program::Component).map_err(unlinkable))
+    }
+}
+
 struct Runner {
-    module: Module,
-    linked: InstancePre<Guest>,
+    engine: Engine,
+    program: Program,
     view: View,
     /// For deterministic runs: what clocks and random numbers start from.
     seed: Option<[u8; 32]>,
@@ -118,7 +155,8 @@ impl Runner {
             done.outcome = Outcome::Input(error);
             return done;
         }
-        let guest = match wasi::guest(order, &self.view, &meters, self.seed) {
+        let component = matches!(self.program, Program::Component(_));
+        let guest = match wasi::guest(order, &self.view, &meters, self.seed, component) {
             Ok(guest) => guest,
             Err(reason) => {
                 done.outcome = Outcome::Fault(reason);
@@ -148,7 +186,11 @@ impl Runner {
 
     /// The node has checked this already; a runner does not rely on it.
     fn check(&self, order: &Order) -> Result<(), ModuleError> {
-        match self.module.get_export(&order.entry) {
+        let module = match &self.program {
+            Program::Module(linked) => linked.module(),
+            Program::Component(_) => return component_entry(&order.entry),
+        };
+        match module.get_export(&order.entry) {
             Some(ExternType::Func(ty)) if ty.params().len() == 0 && ty.results().len() == 0 => Ok(()),
             Some(ExternType::Func(ty)) => {
                 Err(ModuleError::WrongSignature { entry: order.entry.clone(), found: host_signature(&ty) })
@@ -158,29 +200,46 @@ impl Runner {
     }
 
     fn call(&self, order: &Order, guest: Guest) -> Ran {
-        let mut store = Store::new(self.module.engine(), guest);
+        let mut store = Store::new(&self.engine, guest);
         store.limiter(|guest| &mut guest.memory);
-        // What one host call may copy out of the guest: as much as the guest has, so that a large write is one
-        // write; what the host must copy on top is bound by RLIMIT_DATA.
-        store.set_hostcall_fuel(usize::try_from(order.memory_bytes).unwrap_or(usize::MAX));
+        store.set_hostcall_fuel(match self.program {
+            Program::Component(_) => COMPONENT_HOSTCALL_BYTES,
+            // What one host call may copy out of the guest: as much as the guest has, so that a large write is one
+            // write; what the host must copy on top is bound by RLIMIT_DATA.
+            Program::Module(_) => usize::try_from(order.memory_bytes).unwrap_or(usize::MAX),
+        });
         let start_fuel = self.seed.map(|_| u64::MAX);
         let result = self.runtime.block_on(async {
             if let Some(fuel) = start_fuel {
                 store.set_fuel(fuel)?;
             }
-            let instance = self.linked.instantiate_async(&mut store).await?;
-            if order.entry != "_start"
-                && let Ok(initialize) = instance.get_typed_func::<(), ()>(&mut store, "_initialize")
-            {
-                initialize.call_async(&mut store, ()).await?;
+            match &self.program {
+                Program::Module(linked) => call_module(linked, &mut store, &order.entry).await,
+                Program::Component(linked) => call_component(linked, &mut store).await,
             }
-            let entry = instance.get_typed_func::<(), ()>(&mut store, &order.entry)?;
-            entry.call_async(&mut store, ()).await
         });
         let fuel = start_fuel.and_then(|start| Some(start - store.get_fuel().ok()?));
         let memory = &store.data().memory;
         Ran { result, fuel, memory_peak: memory.peak, memory_refused: memory.refused }
     }
+}
+
+async fn call_module(linked: &InstancePre<Guest>, store: &mut Store<Guest>, entry: &str) -> wasmtime::Result<()> {
+    let instance = linked.instantiate_async(&mut *store).await?;
+    if entry != DEFAULT_ENTRY
+        && let Ok(initialize) = instance.get_typed_func::<(), ()>(&mut *store, "_initialize")
+    {
+        initialize.call_async(&mut *store, ()).await?;
+    }
+    let entry = instance.get_typed_func::<(), ()>(&mut *store, entry)?;
+    entry.call_async(&mut *store, ()).await
+}
+
+/// A command tells only whether it failed, unless it exits with a code.
+async fn call_component(linked: &CommandPre<Guest>, store: &mut Store<Guest>) -> wasmtime::Result<()> {
+    let command = linked.instantiate_async(&mut *store).await?;
+    let result = command.wasi_cli_run().call_run(&mut *store).await?;
+    result.map_err(|()| wasmtime::Error::new(Exit(1)))
 }
 
 fn classify(result: Result<(), wasmtime::Error>, memory_refused: bool) -> Outcome {
@@ -189,6 +248,9 @@ fn classify(result: Result<(), wasmtime::Error>, memory_refused: bool) -> Outcom
     };
     if let Some(Exit(code)) = error.downcast_ref::<Exit>() {
         return Outcome::Exited(*code);
+    }
+    if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
+        return Outcome::Exited(code.cast_unsigned());
     }
     let trap = error.downcast_ref::<Trap>();
     if memory_refused && matches!(trap, Some(Trap::UnreachableCodeReached) | None) {

@@ -3,9 +3,11 @@
 
 mod capabilities;
 mod compiler;
+mod component;
 mod confine;
 mod engine;
 mod execute;
+mod files;
 mod namespaces;
 mod pipe;
 mod prescan;

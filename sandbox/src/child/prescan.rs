@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use wasmparser::{CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, Payload, TypeRef};
 
+use super::component;
 use crate::{
     error::ModuleError,
     limits::{MAX_FUNCTION_BYTES, MAX_FUNCTIONS, MAX_MODULE_BYTES, MAX_TABLE_ELEMENTS, MAX_TABLES},
 };
 
 /// Names listed in an error, and function exports remembered per module beyond those of type `() -> ()`.
-const LISTED: usize = 20;
+pub(super) const LISTED: usize = 20;
 /// Function exports remembered per module. A command has one or two; a module may export all it has.
 const REMEMBERED: usize = 4_096;
 /// The longest name that is remembered or listed whole.
 const NAME_BYTES: usize = 256;
+/// The entry of who chose none.
+pub(super) const DEFAULT_ENTRY: &str = "_start";
 /// The signature of an entry.
 const ENTRY: &str = "() -> ()";
 
@@ -24,14 +27,17 @@ const ENTRY: &str = "() -> ()";
 pub(crate) struct Facts {
     /// Bytes of memory the module starts with.
     pub(crate) memory_bytes: u64,
-    /// Exported functions and their signatures.
+    /// Exported functions of a module and their signatures.
     pub(crate) functions: BTreeMap<String, String>,
+    /// Whether it is a component: a command, started by its `wasi:cli/run`.
+    pub(crate) component: bool,
 }
 
 impl Facts {
     /// Whether a task with this entry can start within this memory.
     pub(crate) fn check(&self, entry: &str, memory_bytes: u64) -> Result<(), ModuleError> {
         match self.functions.get(entry) {
+            _ if self.component => component_entry(entry)?,
             Some(signature) if signature == ENTRY => {}
             Some(signature) => {
                 return Err(ModuleError::WrongSignature { entry: entry.to_owned(), found: signature.clone() });
@@ -50,20 +56,27 @@ impl Facts {
     }
 }
 
+/// A component has no entry to choose.
+pub(super) fn component_entry(entry: &str) -> Result<(), ModuleError> {
+    if entry == DEFAULT_ENTRY { Ok(()) } else { Err(ModuleError::ComponentEntry { entry: entry.to_owned() }) }
+}
+
 /// What can be imported: module, name, signature.
 pub(crate) type Offered = BTreeMap<(String, String), String>;
 
-/// Looks at the whole module once.
+/// Looks at the whole module or component once. `offered` is what a module can import.
 pub(crate) fn scan(bytes: &[u8], offered: &Offered) -> Result<Facts, ModuleError> {
-    header(bytes)?;
-    let mut scan = Scan::default();
+    if header(bytes)? == Encoding::Component {
+        return component::scan(bytes);
+    }
+    let mut scan = ModuleScan::default();
     for payload in Parser::new(0).parse_all(bytes) {
-        scan.payload(payload.map_err(invalid)?, offered)?;
+        scan.payload(payload.map_err(invalid)?, Some(offered))?;
     }
     scan.finish()
 }
 
-fn header(bytes: &[u8]) -> Result<(), ModuleError> {
+fn header(bytes: &[u8]) -> Result<Encoding, ModuleError> {
     if bytes.len() as u64 > MAX_MODULE_BYTES {
         return Err(ModuleError::TooLarge { bytes: bytes.len() as u64, limit: MAX_MODULE_BYTES });
     }
@@ -73,11 +86,11 @@ fn header(bytes: &[u8]) -> Result<(), ModuleError> {
     let not_wasm = |found: &str| Err(ModuleError::NotWasm { found: found.to_owned() });
     match bytes {
         [] => not_wasm("the file is empty"),
-        [b'\0', b'a', b's', b'm', 1, 0, 0, 0, ..] => Ok(()),
-        [b'\0', b'a', b's', b'm', _, _, 1, 0, ..] => Err(ModuleError::Component),
+        [b'\0', b'a', b's', b'm', 1, 0, 0, 0, ..] => Ok(Encoding::Module),
+        [b'\0', b'a', b's', b'm', 13, 0, 1, 0, ..] => Ok(Encoding::Component),
         [b'\0', b'a', b's', b'm', ..] => not_wasm("the header has an unknown version"),
-        _ if bytes.trim_ascii_start().starts_with(b"(module") => {
-            not_wasm("this is the text format; assemble it first (wat2wasm)")
+        _ if [&b"(module"[..], b"(component"].iter().any(|text| bytes.trim_ascii_start().starts_with(text)) => {
+            not_wasm("this is the text format; assemble it first (wasm-tools parse)")
         }
         head => {
             let head: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -86,34 +99,65 @@ fn header(bytes: &[u8]) -> Result<(), ModuleError> {
     }
 }
 
-fn invalid(error: impl std::fmt::Display) -> ModuleError {
+pub(super) fn invalid(error: impl std::fmt::Display) -> ModuleError {
     ModuleError::Invalid { reason: error.to_string().chars().take(500).collect() }
 }
 
-fn feature<T>(name: &str) -> Result<T, ModuleError> {
+pub(super) fn feature<T>(name: &str) -> Result<T, ModuleError> {
     Err(ModuleError::Feature { feature: name.to_owned() })
 }
 
+/// Imports that are not offered: the first by name, the rest by number.
 #[derive(Default)]
-struct Scan {
-    facts: Facts,
+pub(super) struct Missing {
+    names: Vec<String>,
+    more: u32,
+}
+
+impl Missing {
+    pub(super) fn push(&mut self, name: impl FnOnce() -> String) {
+        if self.names.len() == LISTED {
+            self.more = self.more.saturating_add(1);
+        } else {
+            self.names.push(name());
+        }
+    }
+
+    pub(super) fn check(self) -> Result<(), ModuleError> {
+        let Missing { mut names, more } = self;
+        if names.is_empty() {
+            return Ok(());
+        }
+        if more > 0 {
+            names.push(format!("and {more} more"));
+        }
+        Err(ModuleError::MissingImports { names })
+    }
+}
+
+/// A module, as far as it has been seen.
+#[derive(Default)]
+pub(super) struct ModuleScan {
+    pub(super) facts: Facts,
     types: Vec<String>,
     functions: Vec<u32>,
     imported_functions: u32,
     bodies: u32,
-    memories: u32,
-    tables: u64,
+    pub(super) memories: u32,
+    pub(super) tables: u64,
     exports: Vec<(String, u32)>,
-    missing: Vec<String>,
-    missing_more: u32,
+    missing: Missing,
 }
 
-impl Scan {
-    fn payload(&mut self, payload: Payload<'_>, offered: &Offered) -> Result<(), ModuleError> {
+impl ModuleScan {
+    /// How many functions it has, imports included.
+    pub(super) fn functions(&self) -> u32 {
+        u32::try_from(self.functions.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Takes up one section or function. `offered` is absent for a module in a component, which links it.
+    pub(super) fn payload(&mut self, payload: Payload<'_>, offered: Option<&Offered>) -> Result<(), ModuleError> {
         match payload {
-            Payload::Version { encoding: Encoding::Component, .. } => {
-                return Err(ModuleError::Component);
-            }
             Payload::TypeSection(groups) => {
                 for group in groups {
                     for ty in group.map_err(invalid)?.into_types() {
@@ -173,7 +217,7 @@ impl Scan {
         Ok(())
     }
 
-    fn import(&mut self, module: &str, name: &str, ty: TypeRef, offered: &Offered) {
+    fn import(&mut self, module: &str, name: &str, ty: TypeRef, offered: Option<&Offered>) {
         let (kind, function) = match ty {
             TypeRef::Func(index) | TypeRef::FuncExact(index) => {
                 let signature = self.types.get(index as usize).cloned();
@@ -189,18 +233,19 @@ impl Scan {
             self.functions.push(index);
             self.imported_functions = self.imported_functions.saturating_add(1);
         }
+        let Some(offered) = offered else {
+            return;
+        };
         let offer = offered.get(&(module.to_owned(), name.to_owned()));
         if function.is_some() && offer == Some(&kind) {
             return;
         }
-        if self.missing.len() == LISTED {
-            self.missing_more = self.missing_more.saturating_add(1);
-            return;
-        }
-        let (module, name) = (cut(module), cut(name));
-        self.missing.push(match offer {
-            Some(offer) => format!("{module}.{name} ({kind}; it is offered as {offer})"),
-            None => format!("{module}.{name} ({kind})"),
+        self.missing.push(|| {
+            let (module, name) = (cut(module), cut(name));
+            match offer {
+                Some(offer) => format!("{module}.{name} ({kind}; it is offered as {offer})"),
+                None => format!("{module}.{name} ({kind})"),
+            }
         });
     }
 
@@ -240,12 +285,7 @@ impl Scan {
     }
 
     fn finish(mut self) -> Result<Facts, ModuleError> {
-        if !self.missing.is_empty() {
-            if self.missing_more > 0 {
-                self.missing.push(format!("and {} more", self.missing_more));
-            }
-            return Err(ModuleError::MissingImports { names: self.missing });
-        }
+        self.missing.check()?;
         for (name, index) in self.exports {
             let signature = self.functions.get(index as usize).and_then(|index| self.types.get(*index as usize));
             if let Some(signature) = signature {
@@ -256,7 +296,7 @@ impl Scan {
     }
 }
 
-fn too_many(count: u32) -> Result<(), ModuleError> {
+pub(super) fn too_many(count: u32) -> Result<(), ModuleError> {
     if count > MAX_FUNCTIONS {
         return Err(ModuleError::TooManyFunctions { count, limit: MAX_FUNCTIONS });
     }
@@ -264,7 +304,7 @@ fn too_many(count: u32) -> Result<(), ModuleError> {
 }
 
 /// A name that is no longer than a message needs.
-fn cut(name: &str) -> String {
+pub(super) fn cut(name: &str) -> String {
     if name.len() <= NAME_BYTES {
         return name.to_owned();
     }
@@ -348,7 +388,9 @@ mod tests {
         assert!(refuse(b"#!/bin/sh\n").contains("it starts with 23 21 2f 62 69 6e 2f 73"));
         assert!(refuse(b"\x7fELF...").contains("never accepted"));
         assert!(refuse(b"(module)").contains("text format"));
-        assert!(refuse(b"\0asm\x0d\0\x01\0").contains("component"));
+        assert!(refuse(b"(component)").contains("text format"));
+        assert!(refuse(b"\0asm\x0d\0\x01\0").contains("no command"));
+        assert!(refuse(b"\0asm\x0c\0\x01\0").contains("unknown version"));
         assert!(refuse(b"\0asm\x02\0\0\0").contains("unknown version"));
         assert!(refuse(b"\0asm\x01\0\0\0\x01\xff").contains("invalid"));
     }

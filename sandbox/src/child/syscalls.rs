@@ -1,9 +1,9 @@
-//! The three calls that Rust cannot make safely, each in a function that is safe to call where the child calls
+//! The four calls that Rust cannot make safely, each in a function that is safe to call where the child calls
 //! it: before it has a second thread or an open file. Nothing else in this crate is `unsafe`.
-#![allow(unsafe_code, reason = "three audited calls, each with its argument")]
+#![allow(unsafe_code, reason = "four audited calls, each with its argument")]
 
 use rustix::thread::UnshareFlags;
-use wasmtime::{Engine, Module};
+use wasmtime::{Engine, Module, component::Component};
 
 /// Closes every file but the standard three, so that nothing the node left open reaches a guest.
 pub(crate) fn close_foreign_files() -> std::io::Result<()> {
@@ -28,4 +28,11 @@ pub(crate) fn load(engine: &Engine, artifact: &[u8]) -> wasmtime::Result<Module>
     // wasmtime itself. Whatever a compiler process taken over by a hostile module might return runs confined as
     // the module itself would.
     unsafe { Module::deserialize(engine, artifact) }
+}
+
+/// The same of a component.
+pub(crate) fn load_component(engine: &Engine, artifact: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: as above, with `Engine::precompile_component` in place of `Engine::precompile_module`; wasmtime
+    // refuses the one's code where the other's is due.
+    unsafe { Component::deserialize(engine, artifact) }
 }

@@ -1,4 +1,4 @@
-//! WASI preview 1 as a guest gets it: nothing inherited, output metered, no network, exact exit codes.
+//! WASI, preview 1 and 2, as a guest gets it: nothing inherited, output metered, no network, exact exit codes.
 
 use std::{
     sync::{
@@ -10,21 +10,27 @@ use std::{
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use wasmtime::{Linker, ResourceLimiter};
+use wasmtime::{Linker, ResourceLimiter, component};
 use wasmtime_wasi::{
-    Deterministic, FsPerms, HostMonotonicClock, HostWallClock, WasiCtxBuilder, WasiView,
-    cli::{IsTerminal, StdoutStream},
+    Deterministic, FsPerms, HostMonotonicClock, HostWallClock, WasiCtxBuilder, WasiCtxView, WasiView,
+    cli::{IsTerminal, StdoutStream, WasiCli, WasiCliView},
+    filesystem::{WasiFilesystem, WasiFilesystemView},
     p1::WasiP1Ctx,
-    p2::{OutputStream, Pollable, StreamError, StreamResult},
+    p2::{
+        self, OutputStream, Pollable, StreamError, StreamResult,
+        bindings::{cli, filesystem, random, sockets},
+    },
+    random::{WasiRandom, WasiRandomView},
+    sockets::{WasiSockets, WasiSocketsView},
 };
 
 use super::{
     confine::View,
-    pipe,
+    files, pipe,
     prescan::{Offered, host_signature},
 };
 use crate::{
-    limits::{MAX_TABLE_ELEMENTS, MAX_TABLES},
+    limits::{MAX_COMPONENT_INSTANCES, MAX_COMPONENT_TABLES, MAX_TABLE_ELEMENTS, MAX_TABLES},
     wire::{EXCESS_STEP, Excess, Kind, OUTPUT_CHUNK, Order},
 };
 
@@ -45,12 +51,18 @@ pub(crate) struct Guest {
     pub(crate) memory: Memory,
 }
 
+impl WasiView for Guest {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        self.wasi.ctx()
+    }
+}
+
 /// An exit with any code: wasmtime's own knows only those under 126.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("exit code {0}")]
 pub(crate) struct Exit(pub(crate) u32);
 
-/// Everything that can be imported.
+/// Everything that a module can import.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Guest>> {
     let mut linker: Linker<Guest> = Linker::new(engine);
     wasmtime_wasi::p1::add_to_linker_async(&mut linker, |guest| &mut guest.wasi)?;
@@ -62,10 +74,35 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Guest
     Ok(linker)
 }
 
-/// The same as a list of names and signatures.
+/// Everything that a component can import: the command world, with the types of sockets and no way to have one.
+pub(crate) fn component_linker(engine: &wasmtime::Engine) -> wasmtime::Result<component::Linker<Guest>> {
+    let mut linker = component::Linker::new(engine);
+    let to = &mut linker;
+    // wasi:io, wasi:clocks, the three streams and wasi:random/random.
+    p2::add_to_linker_proxy_interfaces_async(to)?;
+    cli::environment::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    cli::exit::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    cli::terminal_input::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    cli::terminal_output::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    cli::terminal_stdin::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    cli::terminal_stdout::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    cli::terminal_stderr::add_to_linker::<Guest, WasiCli>(to, Guest::cli)?;
+    filesystem::preopens::add_to_linker::<Guest, WasiFilesystem>(to, Guest::filesystem)?;
+    filesystem::types::add_to_linker::<Guest, WasiFilesystem>(to, Guest::filesystem)?;
+    files::add_to_linker(to)?;
+    random::insecure::add_to_linker::<Guest, WasiRandom>(to, Guest::random)?;
+    random::insecure_seed::add_to_linker::<Guest, WasiRandom>(to, Guest::random)?;
+    let options = sockets::network::LinkOptions::default();
+    sockets::network::add_to_linker::<Guest, WasiSockets>(to, &options, Guest::sockets)?;
+    sockets::tcp::add_to_linker::<Guest, WasiSockets>(to, Guest::sockets)?;
+    sockets::udp::add_to_linker::<Guest, WasiSockets>(to, Guest::sockets)?;
+    Ok(linker)
+}
+
+/// What a module can import, as a list of names and signatures.
 pub(crate) fn offered(engine: &wasmtime::Engine) -> wasmtime::Result<Offered> {
     let linker = linker(engine)?;
-    let nobody = Guest { wasi: WasiCtxBuilder::new().build_p1(), memory: Memory::new(0) };
+    let nobody = Guest { wasi: WasiCtxBuilder::new().build_p1(), memory: Memory::new(0, false) };
     let mut store = wasmtime::Store::new(engine, nobody);
     let found: Vec<_> =
         linker.iter(&mut store).map(|(module, name, item)| (module.to_owned(), name.to_owned(), item)).collect();
@@ -78,8 +115,14 @@ pub(crate) fn offered(engine: &wasmtime::Engine) -> wasmtime::Result<Offered> {
         .collect())
 }
 
-/// Builds the guest's world for one task.
-pub(crate) fn guest(order: &Order, view: &View, meters: &Meters, seed: Option<[u8; 32]>) -> Result<Guest, String> {
+/// Builds the guest's world for one task of a module or of a component.
+pub(crate) fn guest(
+    order: &Order,
+    view: &View,
+    meters: &Meters,
+    seed: Option<[u8; 32]>,
+    component: bool,
+) -> Result<Guest, String> {
     let mut builder = WasiCtxBuilder::new();
     builder
         .args(&order.argv)
@@ -106,7 +149,7 @@ pub(crate) fn guest(order: &Order, view: &View, meters: &Meters, seed: Option<[u
     }
     let mut wasi = builder.build_p1();
     wasi.ctx().table.set_max_capacity(MAX_HANDLES);
-    Ok(Guest { wasi, memory: Memory::new(order.memory_bytes) })
+    Ok(Guest { wasi, memory: Memory::new(order.memory_bytes, component) })
 }
 
 fn deterministic(builder: &mut WasiCtxBuilder, seed: [u8; 32]) {
@@ -160,17 +203,22 @@ impl HostMonotonicClock for Ticks {
     }
 }
 
-/// The guest's memory and tables, limited and measured.
+/// The guest's memory, tables and instances, limited and measured. Modules and components alike have one memory:
+/// its limit is that of the whole.
 #[derive(Debug)]
 pub(crate) struct Memory {
     limit: u64,
+    instances: usize,
+    tables: u64,
     pub(crate) peak: u64,
     pub(crate) refused: bool,
 }
 
 impl Memory {
-    fn new(limit: u64) -> Self {
-        Memory { limit, peak: 0, refused: false }
+    fn new(limit: u64, component: bool) -> Self {
+        let (instances, tables) =
+            if component { (MAX_COMPONENT_INSTANCES, MAX_COMPONENT_TABLES) } else { (1, MAX_TABLES) };
+        Memory { limit, instances, tables, peak: 0, refused: false }
     }
 }
 
@@ -200,11 +248,11 @@ impl ResourceLimiter for Memory {
     }
 
     fn instances(&self) -> usize {
-        1
+        self.instances
     }
 
     fn tables(&self) -> usize {
-        MAX_TABLES as usize
+        self.tables as usize
     }
 
     fn memories(&self) -> usize {
@@ -302,7 +350,7 @@ impl IsTerminal for Meter {
 
 impl StdoutStream for Meter {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Preview 1 asks for the other kind of stream only.
+        // Preview 1 and 2 ask for the other kind of stream only.
         Box::new(tokio::io::sink())
     }
 

@@ -6,7 +6,7 @@ use souk_sandbox::{AttemptName, End, Limits, Task};
 
 use crate::{
     bench::{Bench, short},
-    guests::{guest, guest_with},
+    guests::{both, guest, guest_with},
 };
 
 /// The guest's folders: `/` is 3, `/out` 4, `/ckpt` 5.
@@ -54,11 +54,16 @@ async fn an_input_is_read_and_a_result_written() {
         result = paths.at("result"),
         state = paths.at("state"),
     ));
-    let seen = bench.run_task(&wasm, &task, &short()).await;
-    assert_eq!(seen.ended.end, End::Exited { code: 0 });
-    let output = bench.folders.output(&task.attempt);
-    assert_eq!(std::fs::read(output.join("result")).unwrap(), b"0,1,2");
-    assert_eq!(std::fs::read(bench.folders.checkpoint(&task.attempt).join("state")).unwrap(), b"0");
+    let result = bench.folders.output(&task.attempt).join("result");
+    let state = bench.folders.checkpoint(&task.attempt).join("state");
+    for wasm in both(wasm) {
+        let seen = bench.run_task(&wasm, &task, &short()).await;
+        assert_eq!(seen.ended.end, End::Exited { code: 0 });
+        for (file, content) in [(&result, &b"0,1,2"[..]), (&state, b"0")] {
+            assert_eq!(std::fs::read(file).unwrap(), content);
+            std::fs::remove_file(file).unwrap();
+        }
+    }
     bench.is_well().await;
 }
 
@@ -153,9 +158,10 @@ async fn no_path_leads_out_of_the_folders() {
         paths.at("new")
     ));
     attempts.push(format!("(call $mkdir (i32.const 4) {})", paths.at("../../../../../../etc/passwd")));
-    let wasm = all_refused(&paths, &attempts);
-    let seen = bench.run_task(&wasm, &task, &short()).await;
-    assert_eq!(seen.ended.end, End::Exited { code: 0 }, "{:?}", failed(&seen.ended.end, &attempts));
+    for wasm in both(all_refused(&paths, &attempts)) {
+        let seen = bench.run_task(&wasm, &task, &short()).await;
+        assert_eq!(seen.ended.end, End::Exited { code: 0 }, "{:?}", failed(&seen.ended.end, &attempts));
+    }
     bench.is_well().await;
 }
 
@@ -191,10 +197,11 @@ async fn an_input_cannot_be_changed_in_any_way() {
         format!("(call $symlink {data} (i32.const 3) {})", paths.at("in/new")),
         format!("(call $set_times (i32.const 3) (i32.const 0) {data} (i64.const 0) (i64.const 0) (i32.const 5))"),
     ];
-    let wasm = all_refused(&paths, &attempts);
     let before = std::fs::metadata(input.join("in/data")).unwrap().modified().unwrap();
-    let seen = bench.run_task(&wasm, &task, &short()).await;
-    assert_eq!(seen.ended.end, End::Exited { code: 0 }, "{:?}", failed(&seen.ended.end, &attempts));
+    for wasm in both(all_refused(&paths, &attempts)) {
+        let seen = bench.run_task(&wasm, &task, &short()).await;
+        assert_eq!(seen.ended.end, End::Exited { code: 0 }, "{:?}", failed(&seen.ended.end, &attempts));
+    }
     assert_eq!(std::fs::read(input.join("in/data")).unwrap(), b"precious");
     assert_eq!(std::fs::metadata(input.join("in/data")).unwrap().modified().unwrap(), before);
     let left: Vec<_> = std::fs::read_dir(bench.folders.output(&task.attempt)).unwrap().collect();
@@ -242,12 +249,14 @@ async fn a_file_ends_at_the_limit_and_so_does_the_run() {
     let write = format!(
         "(local.set $f {open}) (loop $more (call $write (local.get $f) (i32.const 4096) (i32.const 1000000)) (br $more))"
     );
-    for body in [grow, write] {
-        let task = bench.task();
-        let wasm = guest_with(
+    let guests = [grow, write].map(|body| {
+        guest_with(
             "(memory (export \"memory\") 64)",
             &format!("{} (func (export \"_start\") (local $f i32) {body})", paths.data()),
-        );
+        )
+    });
+    for wasm in guests.into_iter().flat_map(both) {
+        let task = bench.task();
         let seen = bench.run_task(&wasm, &task, &limits).await;
         assert!(
             matches!(seen.ended.end, End::OutputLimit { limit_bytes: 5_000_000, .. } | End::Trapped { .. }),
@@ -281,16 +290,20 @@ async fn many_files_or_many_bytes_in_sum_end_the_run() {
     let bench = Bench::new();
     let folders = litter("(call $must (call $mkdir (i32.const 4) (i32.const 1024) (i32.const 4)))");
     let limits = Limits { output_files: 100, ..short() };
-    let end = bench.run(&folders, &limits).await.ended.end;
-    assert!(matches!(end, End::OutputLimit { files: 101.., limit_files: 100, .. }), "{end:?}");
+    for wasm in both(folders) {
+        let end = bench.run(&wasm, &limits).await.ended.end;
+        assert!(matches!(end, End::OutputLimit { files: 101.., limit_files: 100, .. }), "{end:?}");
+    }
 
     let files = litter(&format!(
         r#"(call $set_size (call $open (i32.const 4) (i32.const 1024) (i32.const 4) (i32.const 1) (i64.const {WRITE})) (i64.const 400000)) drop
            (drop (call $fd_close (i32.load (i32.const 20))))"#
     ));
     let limits = Limits { output_bytes: 1_000_000, ..short() };
-    let end = bench.run(&files, &limits).await.ended.end;
-    assert!(matches!(end, End::OutputLimit { bytes: 1_000_001.., .. }), "{end:?}");
+    for wasm in both(files) {
+        let end = bench.run(&wasm, &limits).await.ended.end;
+        assert!(matches!(end, End::OutputLimit { bytes: 1_000_001.., .. }), "{end:?}");
+    }
     bench.is_well().await;
 }
 

@@ -65,3 +65,39 @@ pub(crate) fn hello() -> Vec<u8> {
 pub(crate) fn exit(code: u32) -> Vec<u8> {
     guest(&format!("(func (export \"_start\") (call $exit (i32.const {code})))"))
 }
+
+/// The same guest as a component: a WASI preview 2 command made of a module for preview 1.
+pub(crate) fn component(module: &[u8]) -> Vec<u8> {
+    use wasi_preview1_component_adapter_provider::{
+        WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
+    };
+    let encoder = wit_component::ComponentEncoder::default().module(module).expect("a module");
+    let adapted = encoder
+        .adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER)
+        .expect("an adapter");
+    adapted.validate(true).encode().expect("a command")
+}
+
+/// A guest and the same as a component.
+pub(crate) fn both(module: Vec<u8>) -> [Vec<u8>; 2] {
+    let component = component(&module);
+    [module, component]
+}
+
+/// A component written as text.
+pub(crate) fn component_text(text: &str) -> Vec<u8> {
+    wat::parse_str(format!("(component {text})")).expect("the test's own text")
+}
+
+/// A component whose `run` is this body of a function `(result i32)`, of a module with these imports: 0 is success,
+/// 1 failure.
+pub(crate) fn command(imports: &str, module: &str, body: &str, with: &str) -> Vec<u8> {
+    component_text(&format!(
+        r#"{imports}
+        (core module $m {module} (func (export "run") (result i32) {body}))
+        (core instance $i (instantiate $m {with}))
+        (func $run (result (result)) (canon lift (core func $i "run")))
+        (instance $command (export "run" (func $run)))
+        (export "wasi:cli/run@0.2.0" (instance $command))"#
+    ))
+}

@@ -8,6 +8,7 @@
 )]
 
 mod bench;
+mod components;
 mod ends;
 mod files;
 mod guests;

@@ -23,7 +23,7 @@ async fn what_is_no_module_is_refused() {
     assert!(matches!(bench.refusal(b"").await, ModuleError::NotWasm { .. }));
     assert!(matches!(bench.refusal(b"#!/bin/sh\nid\n").await, ModuleError::NotWasm { .. }));
     assert!(matches!(bench.refusal(b"(module)").await, ModuleError::NotWasm { .. }));
-    assert_eq!(bench.refusal(b"\0asm\x0d\0\x01\0").await, ModuleError::Component);
+    assert_eq!(bench.refusal(b"\0asm\x0d\0\x01\0").await, ModuleError::NotCommand { has: Vec::new() });
     let whole = hello();
     for length in [4, 7, 9, 40, whole.len() / 2, whole.len() - 1] {
         let error = bench.refusal(&whole[..length]).await;

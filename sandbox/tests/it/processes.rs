@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use souk_sandbox::{End, Limits, Pool, PoolConfig, SandboxError, self_test};
+use souk_sandbox::{CompileError, End, Limits, Pool, PoolConfig, SandboxError, self_test};
 
 use crate::{
     bench::{Bench, gone, run_on, runner, short},
@@ -202,7 +202,10 @@ async fn a_runner_without_a_folder_of_its_own_is_none() {
     std::fs::rename(&scratch, &aside).unwrap();
     std::fs::write(&scratch, b"").unwrap();
     let error = bench.pool.take(&module, &short()).await.unwrap_err();
-    assert!(matches!(&error, SandboxError::Folder { path, .. } if path.starts_with(&scratch)), "{error}");
+    assert!(
+        matches!(&error, CompileError::Sandbox(SandboxError::Folder { path, .. }) if path.starts_with(&scratch)),
+        "{error}"
+    );
     std::fs::remove_file(&scratch).unwrap();
     std::fs::rename(&aside, &scratch).unwrap();
     ready.close().await;

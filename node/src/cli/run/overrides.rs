@@ -15,7 +15,7 @@ pub(crate) struct JobArgs {
     /// The job file: TOML, or YAML or JSON by its ending; - reads stdin (TOML or JSON).
     #[arg(short, long, value_name = "FILE", required_unless_present_any = ["wasm", "image"])]
     file: Option<PathBuf>,
-    /// A WASI module: a job without a file.
+    /// A WASI module or component: a job without a file.
     #[arg(long, value_name = "FILE", conflicts_with = "image")]
     wasm: Option<PathBuf>,
     /// A container image: a job without a file.

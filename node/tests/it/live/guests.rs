@@ -52,6 +52,30 @@ fn a_module_that_cannot_run_fails_its_job_with_the_reason_and_harms_no_node() {
 }
 
 #[test]
+fn a_component_runs_as_a_module_does_and_has_no_entry_to_choose() {
+    let lab = Lab::new(1);
+    let home = &lab.renter.home;
+    let body = r#"(data (i32.const 32) "hello\n") (func (export "_start") (call $write (i32.const 32) (i32.const 6)))"#;
+    let wasm = module::component(home, "hello.wasm", body);
+    let ran = home.run(&[&["run", "--json", "--wasm", path(&wasm)], LIMITS.as_slice()].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let job = lab.renter.job(text(&ran.json()["id"]));
+    assert_eq!(home.run(&["logs", text(&job["id"])]).stdout, "hello\n");
+    let receipts = lab.receipts(text(&job["id"]));
+    assert_eq!(receipts.len(), 1, "{receipts:?}");
+    assert_eq!(receipts[0]["total"], job["cost"], "{receipts:?}");
+
+    let file = home.write(
+        "job.toml",
+        "version = 1\nname = \"entry\"\n[runtime]\nwasm = \"./hello.wasm\"\nentry = \"work\"\n[resources]\nmemory = \"16MB\"\n[market]\nbudget = \"0.01 CR\"\n",
+    );
+    let ran = home.run(&["run", "--json", "-f", path(&file)]);
+    assert_eq!(ran.code, Some(100), "{ran:?}");
+    let reason = lab.renter.job(text(&ran.json()["id"]))["reason"].to_string();
+    assert!(reason.contains("runtime.entry is") && reason.contains("leave runtime.entry out"), "{reason}");
+}
+
+#[test]
 fn more_memory_than_a_module_can_have_is_refused_before_anything_is_sent() {
     let lab = Lab::new(1);
     let home = &lab.renter.home;

@@ -26,6 +26,17 @@ pub(super) fn module(home: &Home, name: &str, body: &str) -> PathBuf {
     home.write(name, wat::parse_str(format!("(module {HEAD} {body})")).unwrap())
 }
 
+/// The same as a component, a command for WASI preview 2.
+pub(super) fn component(home: &Home, name: &str, body: &str) -> PathBuf {
+    use wasi_preview1_component_adapter_provider::{
+        WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER,
+    };
+    let module = wat::parse_str(format!("(module {HEAD} {body})")).unwrap();
+    let encoder = wit_component::ComponentEncoder::default().module(&module).unwrap();
+    let adapted = encoder.adapter(WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME, WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER);
+    home.write(name, adapted.unwrap().encode().unwrap())
+}
+
 /// Says `begin`, computes for this long, then says its first argument, a line each.
 pub(super) fn busy(home: &Home, ms: u64) -> PathBuf {
     let body = format!(
