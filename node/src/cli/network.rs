@@ -111,19 +111,15 @@ fn hidden(config: &Config) -> CliError {
     )
 }
 
-/// What can be dialled to reach a listener: "every interface" is no address. On a LAN other homes of this machine come
-/// over loopback.
+/// What can be dialled to reach a listener, as far as the profile uses it: "every interface" is no address. On a LAN other
+/// homes of this machine come over loopback.
 fn interfaces(listen: IpAddr, lan: bool) -> Vec<IpAddr> {
-    if !listen.is_unspecified() {
-        return vec![listen];
-    }
-    let loopback: IpAddr = match listen {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-    };
-    let mut found = vec![own_address(listen)];
-    if lan {
-        found.push(loopback);
+    let mut found = if listen.is_unspecified() { vec![own_address(listen)] } else { vec![listen] };
+    if lan && listen.is_unspecified() {
+        found.push(match listen {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
     }
     found.dedup();
     found.retain(|ip| net::is_usable(*ip, lan));
