@@ -392,17 +392,14 @@ pub(super) async fn cost(axum::extract::State(state): App, Path(id): Path<String
             reserved: found.reserved(),
             budget: found.spec().market.budget,
             leases: leases
-                .map(|lease| {
-                    let billed = lease.billed.len();
-                    LeaseCost {
-                        lease: lease.lease.lease,
-                        provider: lease.lease.peer,
-                        rate: lease.lease.rate,
-                        run_ms: Big(lease.run.0),
-                        billed: count(billed),
-                        unbilled: count(attempts_on(found, &lease.lease.lease).saturating_sub(billed)),
-                        total: lease.total,
-                    }
+                .map(|lease| LeaseCost {
+                    lease: lease.lease.lease,
+                    provider: lease.lease.peer,
+                    rate: lease.lease.rate,
+                    run_ms: Big(lease.run.0),
+                    billed: count(lease.billed.len()),
+                    unbilled: unbilled(found, &lease),
+                    total: lease.total,
                 })
                 .collect(),
         })
@@ -422,27 +419,21 @@ pub(super) async fn receipts(
         let leases = found.leases().iter().filter_map(|lease| trader.renter.lease(lease));
         // What a node did for itself proves nothing to anybody.
         let leases = leases.filter(|lease| lease.lease.peer != me);
-        let row = |lease: LeaseAccountView| {
-            let tried = attempts_on(found, &lease.lease.lease);
-            receipt_view(me, &lease, tried, trader.renter.receipt(&lease.lease.lease).as_ref())
-        };
+        let row = |lease| receipt_view(me, found, &lease, trader.renter.receipt(&lease.lease.lease).as_ref());
         Some(leases.filter_map(row).collect::<Vec<_>>())
     };
     state.node.market().with(look).await?.map(Json).ok_or_else(|| no_job(&id))
 }
 
-/// Attempts that a lease was given.
-fn attempts_on(job: &Job, lease: &LeaseId) -> usize {
-    job.tasks().iter().flat_map(Task::attempts).filter(|attempt| attempt.id.lease == *lease).count()
+/// Attempts of a job that a lease was given and that nothing is owed for.
+fn unbilled(job: &Job, lease: &LeaseAccountView) -> u32 {
+    let attempts = job.tasks().iter().flat_map(Task::attempts);
+    let given = attempts.filter(|attempt| attempt.id.lease == lease.lease.lease).count();
+    count(given.saturating_sub(lease.billed.len()))
 }
 
 /// A lease as its receipt has it; what the own books say, while there is none. Nothing of a lease that was not accepted.
-fn receipt_view(
-    me: NodeId,
-    lease: &LeaseAccountView,
-    tried: usize,
-    receipt: Option<&Receipt>,
-) -> Option<ReceiptSummary> {
+fn receipt_view(me: NodeId, job: &Job, lease: &LeaseAccountView, receipt: Option<&Receipt>) -> Option<ReceiptSummary> {
     let billed = receipt.map_or(lease.billed.len(), |receipt| receipt.billed.len());
     let ended = receipt.map(|receipt| (receipt.end, receipt.ended_by)).or(lease.ended);
     Some(ReceiptSummary {
@@ -454,7 +445,7 @@ fn receipt_view(
         ended_by: ended.map(|(_, by)| by.to_string()),
         rate: lease.lease.rate,
         billed: count(billed),
-        unbilled: receipt.map_or_else(|| count(tried.saturating_sub(billed)), |receipt| receipt.unbilled),
+        unbilled: receipt.map_or_else(|| unbilled(job, lease), |receipt| receipt.unbilled),
         run_ms: Big(receipt.map_or(lease.run, |receipt| receipt.run).0),
         total: receipt.map_or(lease.total, |receipt| receipt.total),
         opened: lease.opened?,

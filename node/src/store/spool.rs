@@ -100,14 +100,13 @@ pub struct AttemptLogs {
 }
 
 impl AttemptLogs {
-    /// Opens both, or creates them; see [`Spool::open`]. `timed` ones keep, in files of their own, when their bytes
-    /// arrived.
+    /// Both as [`Spool::open_blocking`] opens them.
     ///
     /// # Errors
-    /// As [`Spool::open`].
+    /// As [`Spool::open_blocking`].
     pub async fn open(dir: &Path, attempt: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
         let (dir, attempt) = (dir.to_owned(), attempt.to_owned());
-        let open = move |stream| Spool::open_any(&dir, &attempt, stream, cap, timed);
+        let open = move |stream| Spool::open_blocking(&dir, &attempt, stream, cap, timed);
         // One turn on the pool: a task's first output waits for it.
         on_pool(move || Ok(Self { stdout: open("stdout")?, stderr: open("stderr")? })).await
     }
@@ -137,25 +136,12 @@ struct Tail {
 }
 
 impl Spool {
-    /// Opens the spool of a stream, or creates it. An existing one is read through for its hash and goes on
-    /// where it ended.
+    /// The spool of a stream. An existing one is read through for its hash and goes on where it ended. A `timed` one keeps,
+    /// in a file of its own, when its bytes arrived. For threads that may wait for the disk.
     ///
     /// # Errors
     /// [`SpoolError::Name`], [`SpoolError::Disk`].
-    pub async fn open(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
-        let (dir, attempt, stream) = (dir.to_owned(), attempt.to_owned(), stream.to_owned());
-        on_pool(move || Self::open_blocking(&dir, &attempt, &stream, cap)).await
-    }
-
-    /// [`Spool::open`] for threads that may wait for the disk.
-    ///
-    /// # Errors
-    /// As [`Spool::open`].
-    pub fn open_blocking(dir: &Path, attempt: &str, stream: &str, cap: u64) -> Result<Self, SpoolError> {
-        Self::open_any(dir, attempt, stream, cap, false)
-    }
-
-    fn open_any(dir: &Path, attempt: &str, stream: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
+    pub fn open_blocking(dir: &Path, attempt: &str, stream: &str, cap: u64, timed: bool) -> Result<Self, SpoolError> {
         let path = log_path(dir, checked(attempt)?, checked(stream)?);
         let mut hasher = Hasher::new();
         let mut length = 0_u64;

@@ -38,6 +38,18 @@ pub(crate) struct Bench {
     pids: std::cell::RefCell<Vec<u32>>,
 }
 
+/// A pool's configuration; all pools of one place share its cache.
+pub(crate) fn config(place: &Path, scratch: &str, ahead: usize) -> PoolConfig {
+    PoolConfig {
+        program: runner(),
+        args: Vec::new(),
+        ahead,
+        scratch: place.join(scratch),
+        cache_dir: place.join("cache"),
+        secret: [9; 32],
+    }
+}
+
 impl Bench {
     pub(crate) fn new() -> Self {
         Self::with(0)
@@ -45,14 +57,7 @@ impl Bench {
 
     pub(crate) fn with(ahead: usize) -> Self {
         let place = tempfile::tempdir().unwrap();
-        let pool = Pool::new(PoolConfig {
-            program: runner(),
-            args: Vec::new(),
-            ahead,
-            scratch: place.path().join("scratch"),
-            cache_dir: place.path().join("cache"),
-            secret: [9; 32],
-        });
+        let pool = Pool::new(config(place.path(), "scratch", ahead));
         let folders = Folders::create(place.path().join("tasks")).unwrap();
         let (homes, pids) = Default::default();
         Bench { pool, folders, homes, place, next: std::cell::Cell::new(0), pids }
@@ -60,6 +65,11 @@ impl Bench {
 
     pub(crate) fn root(&self) -> &Path {
         self.place.path()
+    }
+
+    /// A pool that has compiled nothing yet, with the same cache.
+    pub(crate) fn other_pool(&self) -> Pool {
+        Pool::new(config(self.root(), "other", 0))
     }
 
     pub(crate) async fn compile(&self, wasm: &[u8]) -> Result<Compiled, CompileError> {

@@ -9,7 +9,7 @@ use souk_sandbox::{CompileError, End, InputFault, Limits, ModuleError, Task};
 
 use crate::{
     bench::{Bench, run_on, short},
-    guests::{command, component, component_text, exit, guest, guest_with, hello},
+    guests::{command, component, component_text, exit, guest, guest_with, hello, tells},
 };
 
 #[tokio::test]
@@ -497,15 +497,7 @@ async fn a_deterministic_command_is_the_same_each_time_and_counts_fuel() {
 #[tokio::test]
 async fn a_command_sees_its_arguments_and_environment_and_nothing_else() {
     let bench = Bench::new();
-    let wasm = component(&guest(
-        r#"(func (export "_start")
-            (call $must (call $args_sizes (i32.const 64) (i32.const 68)))
-            (call $must (call $args (i32.const 1024) (i32.const 4096)))
-            (call $write (i32.const 1) (i32.const 4096) (i32.load (i32.const 68)))
-            (call $must (call $environ_sizes (i32.const 64) (i32.const 68)))
-            (call $must (call $environ (i32.const 1024) (i32.const 4096)))
-            (call $write (i32.const 2) (i32.const 4096) (i32.load (i32.const 68))))"#,
-    ));
+    let wasm = component(&tells());
     let task = Task {
         argv0: "sweep.wasm".into(),
         args: vec!["--lr".into(), "ü".into()],
@@ -522,14 +514,7 @@ async fn a_compiled_component_is_found_again_in_the_cache() {
     let bench = Bench::new();
     let wasm = component(&hello());
     bench.compile(&wasm).await.unwrap();
-    let pool = souk_sandbox::Pool::new(souk_sandbox::PoolConfig {
-        program: crate::bench::runner(),
-        args: Vec::new(),
-        ahead: 0,
-        scratch: bench.root().join("other"),
-        cache_dir: bench.root().join("cache"),
-        secret: [9; 32],
-    });
+    let pool = bench.other_pool();
     let nowhere = souk_sandbox::ModuleSource::Path(Path::new("/not there").to_owned());
     let found = pool.compile(&nowhere, blake3::hash(&wasm).as_bytes(), false).await.unwrap();
     assert!(found.is_component());

@@ -53,6 +53,19 @@ pub(crate) fn bare(body: &str) -> Vec<u8> {
     wat::parse_str(format!("(module {body})")).expect("the test's own text")
 }
 
+/// Writes the block of its arguments to stdout and that of its environment to stderr.
+pub(crate) fn tells() -> Vec<u8> {
+    guest(
+        r#"(func (export "_start")
+            (call $must (call $args_sizes (i32.const 64) (i32.const 68)))
+            (call $must (call $args (i32.const 1024) (i32.const 4096)))
+            (call $write (i32.const 1) (i32.const 4096) (i32.load (i32.const 68)))
+            (call $must (call $environ_sizes (i32.const 64) (i32.const 68)))
+            (call $must (call $environ (i32.const 1024) (i32.const 4096)))
+            (call $write (i32.const 2) (i32.const 4096) (i32.load (i32.const 68))))"#,
+    )
+}
+
 /// Writes "hello\n" and returns.
 pub(crate) fn hello() -> Vec<u8> {
     guest(

@@ -169,14 +169,8 @@ async fn a_compiled_module_is_found_again_by_the_next_pool_with_the_same_secret(
     let modified = |path: &Path| std::fs::metadata(path).unwrap().modified().unwrap();
     let first = modified(file);
     let pool = |secret| {
-        souk_sandbox::Pool::new(souk_sandbox::PoolConfig {
-            program: crate::bench::runner(),
-            args: Vec::new(),
-            ahead: 0,
-            scratch: bench.root().join("other"),
-            cache_dir: bench.root().join("cache"),
-            secret,
-        })
+        let config = crate::bench::config(bench.root(), "other", 0);
+        souk_sandbox::Pool::new(souk_sandbox::PoolConfig { secret, ..config })
     };
     // The source is gone: only the cache can answer.
     let nowhere = ModuleSource::Path(bench.root().join("not there"));
@@ -198,14 +192,7 @@ async fn a_cache_file_that_somebody_wrote_to_is_compiled_anew() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
     std::fs::write(file, &bytes).unwrap();
-    let pool = souk_sandbox::Pool::new(souk_sandbox::PoolConfig {
-        program: crate::bench::runner(),
-        args: Vec::new(),
-        ahead: 0,
-        scratch: bench.root().join("other"),
-        cache_dir: bench.root().join("cache"),
-        secret: [9; 32],
-    });
+    let pool = bench.other_pool();
     let source = ModuleSource::Bytes(Arc::from(&wasm[..]));
     let hash = *blake3::hash(&wasm).as_bytes();
     let module = pool.compile(&source, &hash, false).await.unwrap();

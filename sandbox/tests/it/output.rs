@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     bench::{Bench, run_on, short},
-    guests::{bare, guest, guest_with},
+    guests::{bare, guest, guest_with, tells},
 };
 
 /// Fills memory from 4096 with a pattern of period 251.
@@ -214,16 +214,7 @@ async fn output_comes_while_the_task_runs() {
 #[tokio::test]
 async fn a_task_sees_its_arguments_and_environment_and_nothing_else() {
     let bench = Bench::new();
-    // Writes the argument block, then the environment block.
-    let wasm = guest(
-        r#"(func (export "_start")
-            (call $must (call $args_sizes (i32.const 64) (i32.const 68)))
-            (call $must (call $args (i32.const 1024) (i32.const 4096)))
-            (call $write (i32.const 1) (i32.const 4096) (i32.load (i32.const 68)))
-            (call $must (call $environ_sizes (i32.const 64) (i32.const 68)))
-            (call $must (call $environ (i32.const 1024) (i32.const 4096)))
-            (call $write (i32.const 2) (i32.const 4096) (i32.load (i32.const 68))))"#,
-    );
+    let wasm = tells();
     let task = Task {
         argv0: "sweep.wasm".into(),
         args: vec!["--lr".into(), "0.1".into(), "ü".into()],

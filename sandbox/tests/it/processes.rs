@@ -9,7 +9,7 @@ use std::{
 use souk_sandbox::{CompileError, End, Limits, Pool, PoolConfig, SandboxError, self_test};
 
 use crate::{
-    bench::{Bench, gone, run_on, runner, short},
+    bench::{Bench, config, gone, run_on, runner, short},
     guests::{bare, hello},
 };
 
@@ -172,10 +172,7 @@ fn pool(bench: &Bench, program: &str, args: &[&str]) -> Pool {
     Pool::new(PoolConfig {
         program: program.into(),
         args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-        ahead: 0,
-        scratch: bench.root().join("scratch"),
-        cache_dir: bench.root().join("cache"),
-        secret: [9; 32],
+        ..config(bench.root(), "scratch", 0)
     })
 }
 
@@ -231,14 +228,7 @@ async fn a_runner_s_folder_goes_with_it() {
 #[tokio::test]
 async fn everything_holds_without_namespaces() {
     let bench = Bench::new();
-    let pool = Pool::without_namespaces(PoolConfig {
-        program: runner(),
-        args: Vec::new(),
-        ahead: 0,
-        scratch: bench.root().join("scratch"),
-        cache_dir: bench.root().join("cache"),
-        secret: [9; 32],
-    });
+    let pool = Pool::without_namespaces(config(bench.root(), "scratch", 0));
     let confinement = pool.warm().await.unwrap();
     assert!(!confinement.user_namespace);
     assert!(confinement.seccomp && confinement.landlock_abi >= 1);
@@ -342,14 +332,7 @@ async fn a_runner_dies_with_its_node() {
 #[ignore = "a measurement"]
 async fn what_it_costs() {
     let bench = Bench::with(2);
-    let config = |ahead| PoolConfig {
-        program: runner(),
-        args: Vec::new(),
-        ahead,
-        scratch: bench.root().join("scratch"),
-        cache_dir: bench.root().join("cache"),
-        secret: [9; 32],
-    };
+    let config = |ahead| config(bench.root(), "scratch", ahead);
     let module = bench.compile(&hello()).await.unwrap();
     for (name, pool) in [
         ("take from those ahead", Pool::new(config(2))),
